@@ -9,6 +9,7 @@ from typing import Any
 from pfrl_like.cli.options import argument_error
 from pfrl_like.envs import make_env
 from pfrl_like.errors import CheckpointError
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.storage.attributes import COMPOSITION, KIND, MAX_COMPOSITION
 from pfrl_like.storage.directory import load_directory
 from pfrl_like.storage.json_file import read_json
@@ -44,25 +45,29 @@ def environment_of(directory: str, agent: LoadedAgent, env_id: str | None, seed:
     make, stored_id, limit, wrappers = _stored_environment(directory)
     if env_id is None and stored_id is None:
         raise CheckpointError(directory, "has no id of an environment of gymnasium: name the environment with --env")
-    try:
-        env = make(env_id or stored_id, **kwargs, **({} if env_id else limit))
-        if env_id is not None and stored_id is not None:
-            _check_spaces(stored_id, env_id, env)
-        for wrapper in wrappers:
-            env = composition.evaluate(wrapper, {"env": env})
-        obs, _ = env.reset(seed=seed)
-        env.action_space.seed(seed)
-    except argparse.ArgumentError:
-        raise
-    except Exception as error:  # each package of environments has its own exceptions
-        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        if env_id is None:
-            raise CheckpointError(directory, f"has an environment that cannot be made: {text}") from error
-        raise argument_error("--env", error if isinstance(error, ValueError) else text) from error
-    try:
-        agent.dry_run(obs, env.action_space)
-    except (ValueError, TypeError, RuntimeError) as error:  # the environment of the training is unknown, or has changed
-        raise argument_error("--env", f"the agent does not fit the environment: {error}") from error
+    with contextlib.ExitStack() as after_error:
+        try:
+            env = make(env_id or stored_id, **kwargs, **({} if env_id else limit))
+            after_error.callback(env.close)
+            if env_id is not None and stored_id is not None:
+                _check_spaces(stored_id, env_id, env)
+            for wrapper in wrappers:
+                env = composition.evaluate(wrapper, {"env": env})
+            obs, _ = env.reset(seed=seed)
+            env.action_space.seed(seed)
+        except argparse.ArgumentError:
+            raise
+        except Exception as error:  # each package of environments has its own exceptions
+            text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            if env_id is None:
+                raise CheckpointError(directory, f"has an environment that cannot be made: {text}") from error
+            raise argument_error("--env", error if isinstance(error, ValueError) else text) from error
+        try:
+            with isolated_rng():  # actions and networks may be noisy, and the caller has set the seed
+                agent.dry_run(obs, env.action_space)
+        except (ValueError, TypeError, RuntimeError) as error:  # the environment is unknown, or has changed
+            raise argument_error("--env", f"the agent does not fit the environment: {error}") from error
+        after_error.pop_all()
     return env
 
 

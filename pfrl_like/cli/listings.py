@@ -3,9 +3,10 @@
 import argparse
 import inspect
 import os
+import sys
 from typing import Any
 
-from pfrl_like.cli.options import make_of, options_of, read_config
+from pfrl_like.cli.options import STOPS, make_of, options_of, read_config
 from pfrl_like.cli.run_choice import CONFIG
 from pfrl_like.envs.make_env import installed_env_ids
 from pfrl_like.errors import CheckpointError
@@ -16,6 +17,9 @@ from pfrl_like.zoo.agents import AGENTS
 from pfrl_like.zoo.make import PACKAGED
 from pfrl_like.zoo.names import resolve
 
+#: Arguments of runners that do the same as the options.
+_STOPS = {"stop_at_score": "the argument successful_score", "stop_after": "hooks=[StopAfter(minutes=...)]"}
+
 #: Datasets that are not in this package.
 _DATASETS = """d4rl:NAME            D4RL, for example d4rl:hopper-medium-v2 (downloaded)
 minari:ID            Minari, for example minari:mujoco/hopper/medium-v0 (downloaded)
@@ -24,8 +28,11 @@ FILE.npz, FILE.h5    a file of MDPDataset.dump, or arrays with the same names"""
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Print the script of an agent."""
-    print(make_of(options_of(arguments)).script(), end="")
+    """Print the script of an agent. Options that end training early are not part of it, and are named on stderr."""
+    options = options_of(arguments)
+    print(make_of(options).script(), end="")
+    if stops := [f"{name} = {options[name]:g} ({_STOPS[name]})" for name in STOPS if options[name] is not None]:
+        print(f"note: the script does not contain {' and '.join(stops)}", file=sys.stderr)
     return 0
 
 

@@ -42,8 +42,9 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 def watch(arguments: argparse.Namespace) -> int:
     """Show a saved agent in a window, or write a video."""
-    if not (arguments.gif or arguments.mp4 or has_display()):
-        raise argument_error("--gif", "there is no display for a window: write a video with --gif FILE or --mp4 FILE")
+    if not (arguments.gif or arguments.mp4) and (reason := no_display()):
+        text = f"there is no display for a window, because {reason}: write a video with --gif FILE or --mp4 FILE"
+        raise argument_error("--gif", text)
     directory = agent_directory(arguments.directory)
     agent, path = load_agent(directory), arguments.gif or arguments.mp4
     options = {"seed": arguments.seed, "render_mode": "human" if path is None else "rgb_array"}
@@ -111,12 +112,14 @@ def agent_directory(directory: str) -> str:
     raise CheckpointError(directory, "contains no saved agent; expected a run directory, or one that agent.save wrote")
 
 
-def has_display() -> bool:
-    """True if there is a display for a window."""
-    if os.environ.get("SDL_VIDEODRIVER", "") in ("dummy", "offscreen"):
-        return False
+def no_display() -> str:
+    """Return the reason why there is no display for a window; empty if there is one."""
+    driver = os.environ.get("SDL_VIDEODRIVER", "")
+    if driver in ("dummy", "offscreen"):
+        return f"SDL_VIDEODRIVER is {driver} (if the window does not use SDL, unset it)"
     names = "DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"
-    return not sys.platform.startswith("linux") or any(map(os.environ.get, names))
+    is_found = not sys.platform.startswith("linux") or any(map(os.environ.get, names))
+    return "" if is_found else "neither DISPLAY nor WAYLAND_DISPLAY is set"
 
 
 def _title(agent: Any, env: Any) -> str:

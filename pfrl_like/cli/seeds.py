@@ -123,7 +123,7 @@ def _print_table(first: int, results: list[tuple[int | None, str]]) -> None:
             score = "not started"
         elif status in _INTERRUPTED:
             score, outdir = "interrupted", line.rpartition(" in ")[2]
-        elif match := re.fullmatch(r"score (\S+) in (.+)", line):
+        elif match := re.fullmatch(r"score (\S+(?: at step \S+)?) in (.+)", line):
             score, outdir = match.groups()
-        print(f"{seed:<6}{score:<12}{outdir}")
+        print(f"{seed:<6}{score:<11} {outdir}")
     sys.stdout.flush()

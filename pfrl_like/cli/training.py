@@ -35,7 +35,7 @@ class PrintScore(EvaluationHook):
 def train(arguments: argparse.Namespace) -> int:
     """Train an agent. Return 0 if the run finishes, 1 if training fails, 130 after Ctrl-C.
 
-    The last line of the output is the score and the directory; see `seeds`.
+    The last line of the output is the score, its step if that is not the last one, and the directory; see `seeds`.
     """
     options = options_of(arguments)
     if arguments.command == "fit":
@@ -54,9 +54,17 @@ def train(arguments: argparse.Namespace) -> int:
         print(f"training failed in {outdir}: {error}", file=sys.stderr)
         return 1
     if status == 0:
-        scores = column_of(outdir, SCORES, "mean")[1]
-        print(f"score {scores[-1]:.6g} in {outdir}" if scores else f"score none in {outdir}", flush=True)
+        print(f"score {_last_score(outdir)} in {outdir}", flush=True)
     return status
+
+
+def _last_score(outdir: str) -> str:
+    """Return the last score of a run, with its step if the run has made steps after it; "none" without a score."""
+    steps, scores = column_of(outdir, SCORES, "mean")
+    if not scores:
+        return "none"
+    is_older = steps[-1] < record_of(outdir).get("t", steps[-1])
+    return f"{scores[-1]:.6g}" + (f" at step {steps[-1]:,.0f}" if is_older else "")
 
 
 def _check_offline(agent: Any) -> None:

@@ -2,7 +2,6 @@
 
 import collections
 import logging
-import math
 import os
 import shutil
 import sys
@@ -144,21 +143,27 @@ class Evaluation:
             self.history.append({**dict(statistics_at(clock, self.agent)), "eval_score": score})
             self.stop_if_due(clock)
 
-    def finish_tick(self, clock: Clock, callbacks: Sequence[Callback]) -> None:
+    def finish_tick(self, clock: Clock, callbacks: Sequence[Callback]) -> bool:
         """Repeat the evaluation that a signal has interrupted before the run was resumed, if there is one.
 
         Args:
             clock: Clock of the resumed run.
             callbacks: Callbacks that come after the evaluation. They are called, too, to finish the tick.
+
+        Returns:
+            True if an evaluation was repeated. The caller then replaces the checkpoint, which still requests it.
         """
         if self._interrupted is None:
-            return
+            return False
+        # The process may have been killed after it repeated the evaluation and before it saved a checkpoint.
+        getattr(self.evaluator, "drop_scores", lambda t: None)(clock.t)
         clock.previous_t, clock.between_episodes = (self._interrupted[name] for name in _OF_TICK)
         clock.ended = [Episode(*episode) for episode in self._interrupted["ended"]]
         clock.between_ticks = False
         self._evaluate(clock)
         for callback in callbacks:
             callback(clock)
+        return True
 
     def stop_if_due(self, clock: Clock) -> None:
         """End training if any score so far has reached `successful_score`, or if a hook has a reason."""
@@ -171,8 +176,10 @@ class Evaluation:
     @property
     def success(self) -> float | None:
         """The latest score that has reached `successful_score`; None if there is none."""
-        least = math.inf if self.successful_score is None else self.successful_score
-        return next((row["eval_score"] for row in reversed(self.history) if row["eval_score"] >= least), None)
+        if self.successful_score is None:
+            return None
+        scores = (row["eval_score"] for row in reversed(self.history))
+        return next((score for score in scores if score >= self.successful_score), None)
 
     def saved_state(self) -> dict[str, Any]:
         """Return the statistics and scores of all evaluations so far, and the evaluation that was interrupted."""

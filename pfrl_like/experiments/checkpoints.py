@@ -192,6 +192,19 @@ class Checkpoints:
         elif self._saved_t != clock.t:
             self.save(clock, "_except")
 
+    @property
+    def can_resume(self) -> bool:
+        """True if there is a checkpoint from which this run can resume."""
+        return self.state is not None and any(saved.is_checkpoint for saved in saved_in(self.outdir))
+
+    def way_to_continue(self, t: int) -> str:
+        """Return how a run that was interrupted at step `t` continues. Call this method after `save_interrupted`."""
+        if self.can_resume:
+            return "to continue, start the same command or program again; a program needs resume=True"
+        name = f"{t}_except"
+        is_saved = os.path.lexists(os.path.join(self.outdir, name))
+        return f"only the agent is saved, as {name}" if is_saved else "nothing is saved"
+
     def _write(self, clock: Clock, name: str) -> None:
         assert self.state is not None
         path = os.path.join(self.outdir, name)

@@ -82,7 +82,7 @@ def _make(env: Any) -> Any:
 def _is_modified(env: Any) -> bool:
     """True if a function of `utils.env_modifiers` has replaced `step` of the environment or of an inner one."""
     while env is not None:
-        if isinstance(vars(env).get("step"), functools.partial):
+        if isinstance(getattr(env, "__dict__", {}).get("step"), functools.partial):
             return True
         env = getattr(env, "env", None)
     return False

@@ -24,7 +24,7 @@ from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, Terminated, run
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
-from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, directory_lock
+from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, directory_lock, encode_lines, lines_of
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.checks import check_counts, names_unknown_keywords
@@ -422,6 +422,20 @@ class Evaluator:
     def close(self) -> None:
         """Close the evaluator's files, and the environment if it was made from an id."""
         close_all([*self.writes_to, self._made])
+
+    def drop_scores(self, t: int) -> None:
+        """Remove the rows of `scores.txt` from a step on, because this evaluation is repeated.
+
+        Args:
+            t: The first step whose row is removed.
+
+        Raises:
+            CheckpointError: If the table cannot be replaced.
+        """
+        lines, _ = lines_of(self._scores.path)
+        kept = [row for row in lines[1:] if int(row.partition(SCORES.delimiter)[0]) < t]
+        if len(kept) < len(lines[1:]):
+            self._scores.replace(encode_lines([lines[0], *kept]))
 
     def flush(self) -> None:
         """Write all scores to the table.

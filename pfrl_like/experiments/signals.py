@@ -17,19 +17,17 @@ from pfrl_like.runs.loop import Terminated as Terminated
 PATIENCE, ONCE = 1.0, 0.5
 
 
-def outcome_of(error: BaseException, t: int, can_resume: bool) -> str:
-    """Return how a signal ended a run, and how the run continues; empty if the error is not that of a signal.
+def outcome_of(error: BaseException, t: int) -> str:
+    """Return how a signal ended a run; empty if the error is not that of a signal.
 
     Args:
         error: Error that ended the run.
         t: Step at which the run ended.
-        can_resume: True if the run saves checkpoints.
     """
     if not isinstance(error, KeyboardInterrupt | Terminated):
         return ""
     cause = str(error) if isinstance(error, Terminated) else "Ctrl-C (SIGINT)"
-    way = "to continue, start the same command or program again; a program needs resume=True"
-    return f"interrupted at step {t:,} by {cause}; {way if can_resume else f'only the agent is saved, as {t}_except'}"
+    return f"interrupted at step {t:,} by {cause}"
 
 
 class Interruption:

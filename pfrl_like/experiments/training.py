@@ -87,11 +87,17 @@ def saving_on_error(
         checkpoints.writes.ended_by = error  # must be set before further writes fail
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        cause = outcome_of(error, clock.t)
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
+
+        def record_ending() -> None:
+            record.finish(f"{cause}; {checkpoints.way_to_continue(clock.t)}" if cause else what, clock)
+
         for act in (
-            partial(record.finish, outcome_of(error, clock.t, checkpoints.state is not None) or what, clock),
+            partial(record.finish, cause or what, clock),  # first, because a second signal may end the process
             partial(record_crash, error, checkpoints.agent, clock.t, outdir, logger),
             partial(checkpoints.save_interrupted, clock),
+            record_ending,
             on_error,
         ):
             try:
@@ -102,7 +108,7 @@ def saving_on_error(
                 logger.exception("outdir:%s step:%s another error followed the error above", outdir, clock.t)
         if isinstance(error, CheckpointError | KeyboardInterrupt):
             error.add_note(f"in {outdir}, {checkpoints.newest}")
-        if isinstance(error, KeyboardInterrupt) and checkpoints.state is not None:
+        if isinstance(error, KeyboardInterrupt) and checkpoints.can_resume:
             error.add_note("start the program again, with resume=True: the run continues from its newest checkpoint")
         raise
 
@@ -304,8 +310,8 @@ def train(
             warn_of_no_update(agent, source, steps, step_offset, logger)
             with saving_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
                 with interruption.training_loop():
-                    if evaluation is not None:
-                        evaluation.finish_tick(clock, [*hooks, checkpoints])
+                    if evaluation is not None and evaluation.finish_tick(clock, [*hooks, checkpoints]):
+                        checkpoints.save(clock, "_except")
                     run_loop(source, clock, callbacks, checkpoints)
                 if clock.t > step_offset and (text := updates.warning()):
                     logger.warning(text)

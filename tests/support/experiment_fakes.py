@@ -1,6 +1,7 @@
 """A counting environment and a recording agent."""
 
 import contextlib
+import os
 
 import gymnasium
 import numpy as np
@@ -68,6 +69,7 @@ class Recorder:
         self.training = True
 
     def save(self, dirname):
+        os.makedirs(dirname, exist_ok=True)
         self.saved.append(dirname)
 
     def get_statistics(self):

@@ -43,6 +43,20 @@ def test_show_prints_a_script_with_the_settings(capsys: pytest.CaptureFixture[st
     compile(script, "script", "exec")
 
 
+def test_show_names_the_stops_that_its_script_does_not_contain(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text('agent = "dqn"\nenv = "CartPole-v1"\nstop_at_score = 475\nstop_after = 0.5\n')
+    assert main(["show", "--config", str(config)]) == 0
+    script, note = capsys.readouterr()
+    compile(script, "script", "exec")
+    assert note == (
+        "note: the script does not contain stop_at_score = 475 (the argument successful_score) and stop_after = 0.5 "
+        "(hooks=[StopAfter(minutes=...)])\n"
+    )
+
+
 def test_report_lists_runs_and_writes_their_reports(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main([*TRAIN, "--steps", "40", "--quiet", "--outdir", str(tmp_path / "runs")]) == 0
     (outdir,) = (tmp_path / "runs").iterdir()

@@ -1,5 +1,6 @@
 """Commands that use a saved agent."""
 
+import argparse
 import json
 import re
 import shutil
@@ -13,8 +14,9 @@ from cli_parts import TRAIN
 from PIL import Image
 
 from pfrl_like.cli import main, saved_agents
+from pfrl_like.cli.environment import environment_of
 from pfrl_like.cli.saved_agents import agent_directory
-from pfrl_like.zoo.load_agent import load_agent
+from pfrl_like.zoo.load_agent import LoadedAgent, load_agent
 
 
 def stored_composition(outdir: Path) -> Any:
@@ -65,6 +67,40 @@ def test_the_environment_can_be_replaced(trained: Path, capsys: pytest.CaptureFi
     assert "argument --env: env is 'CartPol-v0'" in capsys.readouterr().err
 
 
+class Noisy(LoadedAgent):
+    """An agent whose networks are noisy."""
+
+    def dry_run(self, obs: Any, action_space: Any = None) -> Any:
+        torch.rand(1)
+        return super().dry_run(obs, action_space)
+
+
+def test_the_check_of_the_environment_leaves_the_seeded_streams_alone(trained: Path) -> None:
+    directory = str(trained / "best")
+    agent = Noisy(load_agent(directory).agent)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    environment_of(directory, agent, None, 0).close()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v0", "Pendulum-v1"], ids=["dry run", "spaces"])
+def test_an_environment_that_is_rejected_is_closed(
+    env_id: str, trained: Path, loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reject(*_: Any) -> None:
+        raise ValueError("the agent takes other observations")
+
+    closed: list[str] = []
+    agent = LoadedAgent(loaded)
+    monkeypatch.setattr(agent, "dry_run", reject)
+    for entry in ("classic_control.cartpole.CartPoleEnv", "classic_control.pendulum.PendulumEnv"):
+        monkeypatch.setattr(f"gymnasium.envs.{entry}.close", lambda env: closed.append(env.spec.id))
+    with pytest.raises(argparse.ArgumentError):
+        environment_of(str(trained / "best"), agent, env_id, 0)
+    assert env_id in closed
+
+
 @pytest.mark.parametrize(
     ("env_id", "given"),
     [
@@ -103,29 +139,31 @@ def test_watch_shows_episodes_in_a_window(
     trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pygame")
-    monkeypatch.setattr(saved_agents, "has_display", lambda: True)
+    monkeypatch.setattr(saved_agents, "no_display", str)
     assert main(["watch", str(trained), "--env", "CartPole-v1"]) == 0
     assert "DQN in CartPole-v1: mean " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("variables", "expected"),
+    ("variables", "reason"),
     [
-        ({}, False),
-        ({"SDL_VIDEODRIVER": "dummy", "DISPLAY": ":0"}, False),
-        ({"DISPLAY": ":0"}, True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ({}, "neither DISPLAY nor WAYLAND_DISPLAY is set"),
+        ({"SDL_VIDEODRIVER": "dummy", "DISPLAY": ":0"}, "SDL_VIDEODRIVER is dummy (if the window does not use SDL, "),
+        ({"DISPLAY": ":0"}, ""),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, ""),
+        ({"SDL_VIDEODRIVER": "kmsdrm"}, ""),
     ],
 )
 def test_a_display_is_found_by_its_variables(
-    variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert saved_agents.has_display() == expected
+    found = saved_agents.no_display()
+    assert found.startswith(reason) and bool(found) == bool(reason)
 
 
 def test_watch_without_a_display_names_the_options_of_a_video(
@@ -134,7 +172,8 @@ def test_watch_without_a_display_names_the_options_of_a_video(
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     assert main(["watch", str(trained)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("there is no display for a window: write a video with --gif FILE or --mp4 FILE")
+    assert "there is no display for a window, because SDL_VIDEODRIVER is dummy" in line
+    assert line.endswith(": write a video with --gif FILE or --mp4 FILE")
 
 
 def test_ope_prints_estimates(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,6 +45,12 @@ def test_a_table_has_score_and_directory_of_each_seed(child: Any, capsys: pytest
     assert {f"seed {seed} | step 10" for seed in (4, 5, 6)} <= {*lines}
 
 
+def test_a_score_that_is_older_than_its_run_has_its_step(child: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    child("print('score 7.5 at step 1,234 in results/run'); sys.exit()")
+    assert main(["train", "--seeds", "2", "--quiet"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1     7.5 at step 1,234 results/run"
+
+
 def test_one_failed_seed_makes_status_1_and_the_others_finish(child: Any, capsys: pytest.CaptureFixture[str]) -> None:
     child("if seed == 1: print('no memory'); sys.exit(1)")
     assert main(["train", "--seeds", "3", "--quiet"]) == 1

@@ -193,6 +193,17 @@ def test_a_time_ends_a_run_also_after_a_resume_from_its_config(
     assert (again["t"], again["outcome"]) == (3, "stopped: 6e-08 seconds have passed")
 
 
+def test_a_score_that_is_older_than_its_run_has_its_step(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
+    outdir = only_run(folder)
+    record = json.loads((outdir / RECORD).read_text())
+    (outdir / RECORD).chmod(0o600)
+    (outdir / RECORD).write_text(json.dumps(record | {"t": 1_500, "outcome": "stopped: 60 seconds have passed"}))
+    capsys.readouterr()
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
+    assert capsys.readouterr().out.endswith(f" at step 2 in results/{outdir.name}\n")
+
+
 def test_failed_training_has_status_1_and_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, *STEPS, "--set", "lr=1e30"]) == 1
     (line,) = capsys.readouterr().err.splitlines()

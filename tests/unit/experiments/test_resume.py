@@ -14,7 +14,7 @@ import pytest
 import torch
 from epoch_parts import epoch_runner
 from resume_parts import noisy_env, small_dqn
-from run_parts import Stopped, change_record, contents, names_in, record, resumed, stop_at, table
+from run_parts import Stopped, change_record, contents, names_in, record, resumed, steps_of, stop_at, table
 from stopped_runs import digests
 
 from pfrl_like import experiments
@@ -291,6 +291,12 @@ def test_a_score_that_is_no_number_hides_no_good_one():
     assert stopped == [False, True, True] and clock.reason == "score 5.0 >= 4"
 
 
+def test_an_infinite_score_stops_no_run_without_a_successful_score():
+    evaluator, clock = SimpleNamespace(evaluate_if_necessary=lambda **_: float("inf")), Clock(None)
+    Evaluation(evaluator, None, None, True)(clock)
+    assert not clock.stopped
+
+
 class Own:
     """An agent of somebody else's, which is saved as others save."""
 
@@ -450,6 +456,52 @@ def test_an_evaluation_that_a_signal_interrupts_is_repeated_with_equal_numbers(r
     told = resumed(tmp_path / "broken")
     assert told["checkpoint"] == f"{told['t']}_except" and (told["t"] >= 100) == (number == 5)
     assert told["resume"] == "exact" or number == 5  # the last step cuts off the episode, and none follows
+
+
+class TestRepeatedEvaluation:
+    """An interrupted evaluation that a resumed run has repeated has one row, however that run ends."""
+
+    @pytest.fixture
+    def broken(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("pfrl_like.experiments.signals.ONCE", -1.0)
+        outdir = tmp_path / "broken"
+        with pytest.raises(KeyboardInterrupt):
+            self.go(outdir, 1)
+        return outdir
+
+    def go(self, outdir: Path, number: int | None = None, hook: Any = None) -> Any:
+        hooks = [] if hook is None else [hook]
+        return serial(outdir, 30, eval_env=Interrupted(number), hooks=hooks, resume=True)
+
+    def finishes(self, outdir: Path) -> bool:
+        """Finish the run. True if its evaluation has one row and one entry in the history."""
+        _, history = self.go(outdir)
+        return len(steps_of(outdir / "scores.txt")) == len(history) == 1
+
+    def test_after_another_signal_in_the_evaluation(self, broken):
+        with pytest.raises(KeyboardInterrupt):
+            self.go(broken, 1)
+        assert self.finishes(broken)
+
+    def test_after_another_signal_in_the_same_step(self, broken):
+        with pytest.raises(KeyboardInterrupt):
+            self.go(broken, hook=lambda clock: signal.raise_signal(signal.SIGINT))
+        assert record(broken)["t"] == resumed(broken)["t"]
+        assert self.finishes(broken)
+
+    @pytest.mark.parametrize("n_calls", [1, 2], ids=["before the next checkpoint", "in the next step"])
+    def test_after_a_kill(self, n_calls, broken, tmp_path):
+        killed = tmp_path / "killed"
+        seen: list[int] = []
+
+        def copy_as_after_a_kill(clock: Clock) -> None:
+            seen.append(clock.t)
+            if len(seen) == n_calls:
+                shutil.copytree(broken, killed)
+
+        self.go(broken, hook=copy_as_after_a_kill)
+        assert steps_of(killed / "scores.txt") == seen[:1]
+        assert self.finishes(killed)
 
 
 def test_an_interrupted_evaluation_in_other_processes_is_not_repeated(tmp_path, monkeypatch):

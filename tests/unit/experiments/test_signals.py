@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from experiment_fakes import Counting, Recorder
+from experiment_fakes import Bare, Counting, Recorder
 from run_parts import record
 from signal_parts import status_after_sigterm
 from time_parts import PATIENCE
@@ -50,6 +50,24 @@ def test_the_tick_is_finished_and_the_agent_saved_once(agent, tmp_path, signum, 
     assert (record(tmp_path)["t"], record(tmp_path)["outcome"]) == (5, outcome)
     assert outcome in (tmp_path / "report.html").read_text()
     assert handlers() == before
+
+
+def test_the_outcome_of_an_agent_that_cannot_be_saved_says_that_nothing_is_saved(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train_agent(Bare(), Counting(), 100, tmp_path, 10, step_hooks=[raise_at(5, signal.SIGINT)])
+    assert record(tmp_path)["outcome"] == "interrupted at step 5 by Ctrl-C (SIGINT); nothing is saved"
+    assert not any("resume=True" in note for note in caught.value.__notes__)
+
+
+def test_the_outcome_of_a_failed_save_names_no_way_to_continue(agent, tmp_path):
+    def fail(dirname):
+        raise CheckpointError(dirname, "cannot be written: no space is left")
+
+    agent.save = fail
+    with pytest.raises(KeyboardInterrupt):
+        train_agent(agent, Counting(), 100, tmp_path, 10, step_hooks=[raise_at(5, signal.SIGINT)])
+    assert record(tmp_path)["outcome"].endswith("; nothing is saved")
+    assert "5_except" in record(tmp_path)["not_saved"]
 
 
 @pytest.mark.representatives(1)

@@ -146,3 +146,21 @@ def test_a_changed_environment_is_evaluated_in_a_copy_that_is_changed_too() -> N
     with context as copied:
         copied.reset(seed=0)
         assert [copied.step(0)[3] for _ in range(3)] == [False, False, True]
+
+
+class Simulated(gymnasium.Env):  # type: ignore[type-arg]
+    """An environment around a simulator that has no attributes."""
+
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.env = object()
+
+
+def test_an_environment_around_an_object_without_attributes_is_made_again() -> None:
+    gymnasium.register("Simulated-v0", Simulated, disable_env_checker=True)
+    try:
+        _, choice = choose_eval_env(gymnasium.make("Simulated-v0"), None)
+    finally:
+        gymnasium.registry.pop("Simulated-v0")
+    assert choice == "fresh environment of the same specification"
