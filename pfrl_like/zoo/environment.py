@@ -18,6 +18,8 @@ from pfrl_like.zoo.presets import is_atari
 _OF_GAMES = ("frame_stack", "episode_life", "clip_rewards")
 #: Frames of a game for which an action is repeated.
 _FRAME_SKIP = 4
+#: Largest time limit, in steps, and in frames of a game: the largest integer of the games' emulator.
+MAX_LIMIT = 2**31 - 1
 
 
 def base_of(env: Any, given: dict[str, Any]) -> tuple[Call | None, Any, str]:
@@ -126,17 +128,25 @@ def _is_game(base_env: Call | None) -> bool:
 
 
 def with_time_limit(base_env: Call | None, limit: int | None) -> Call | None:
-    """Return the call that makes an environment, with a time limit in steps of the agent, unless it is None.
+    """Return the call that makes an environment, with a time limit, unless it is None.
+
+    Args:
+        base_env: Call that makes an environment. None if the caller passes an environment.
+        limit: Maximum number of the agent's actions in an episode. In an Atari game, the limit is one of frames, four
+            for each action. It also counts the no-ops at the start, 1 to 30 frames, so that up to 8 actions fewer are
+            left.
 
     Raises:
-        ValueError: If the environment is not made from an id.
+        ValueError: If the environment is not made from an id, or the limit is too large.
     """
     if limit is None:
         return base_env
     if base_env is None or not isinstance(base_env._function, Name):
         raise ValueError(f"max_episode_steps is {limit}, expected None, because only environments with an id have one")
-    argument = {"max_frames": _FRAME_SKIP * limit} if _is_game(base_env) else {"max_episode_steps": limit}
-    return Call(base_env._function, base_env._args, argument)
+    name, factor = ("max_frames", _FRAME_SKIP) if _is_game(base_env) else ("max_episode_steps", 1)
+    if factor * limit > MAX_LIMIT:
+        raise ValueError(f"max_episode_steps is {limit}, expected at most {MAX_LIMIT // factor:,}")
+    return Call(base_env._function, base_env._args, {name: factor * limit})
 
 
 def _has_float64(space: Any) -> bool:
