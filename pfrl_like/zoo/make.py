@@ -158,12 +158,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
         notes += _adapt_to_one_env(recipe, settings, training)
     else:
         getattr(made, "close", lambda: None)()
-    data = _dataset(recipe, dataset, env_name, given)
-    if training["select_features"] is not None and isinstance(data, Call):
-        raise ValueError(
-            f"select_features is {training['select_features']!r:.80}, but datasets of this package have all features: "
-            "leave it out, or pass an MDPDataset with the selected features"
-        )
+    data = _dataset(recipe, dataset, env_name, given, training["select_features"])
     if training["standardize_observations"] and data is not None:
         usual |= _moments(make_dataset(data, given))
     if recipe.class_name == "A2C":
@@ -331,7 +326,7 @@ def _plain(value: Any) -> Any:
 PACKAGED = {"CartPole-v1": "cartpole", "Pendulum-v1": "pendulum"}
 
 
-def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any]) -> Any:
+def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any], features: Any) -> Any:
     if recipe.runner != "offline":
         if dataset is not None:
             raise ValueError(f"dataset is given, but {recipe.class_name} learns online: expected None")
@@ -342,6 +337,11 @@ def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any])
     if isinstance(dataset, str):
         if dataset not in PACKAGED.values():
             raise ValueError(f"dataset is {dataset!r}, expected an MDPDataset, {' or '.join(PACKAGED.values())}")
+        if features is not None:
+            raise ValueError(
+                f"select_features is {features!r:.80}, but datasets of this package have all features: leave it out, "
+                "or pass an MDPDataset with the selected features"
+            )
         return getattr(parts.datasets, f"get_{dataset}")()
     given["dataset"] = dataset
     return Given("dataset")
