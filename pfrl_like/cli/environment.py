@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import itertools
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +18,20 @@ from pfrl_like.storage.json_file import read_json
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.wrappers.atari_wrappers import make_atari
 from pfrl_like.zoo import composition
+from pfrl_like.zoo.environment import MAX_LIMIT
 from pfrl_like.zoo.load_agent import LoadedAgent
 
-#: Functions that make an environment of its id, by their names in compositions.
-_MAKERS: dict[str, Callable[..., Any]] = {"envs.make_env": make_env, "atari_wrappers.make_atari": make_atari}
-#: Maximum integer among the arguments of a stored wrapper.
-_MAX_INT = 1_000
+#: Functions that make an environment of its id, and their arguments for a time limit, by their names in compositions.
+_MAKERS: dict[str, tuple[Callable[..., Any], str]] = {
+    "envs.make_env": (make_env, "max_episode_steps"),
+    "atari_wrappers.make_atari": (make_atari, "max_frames"),
+}
+_FRAME_STACK = "atari_wrappers.FrameStack"
+#: Wrappers of the evaluations of `make`, by their names in compositions.
+_WRAPPERS = {f"wrappers.{name}" for name in ("CastObservationToFloat32", "NormalizeActionSpace", "SelectFeatures")}
+_WRAPPERS |= {"atari_wrappers.WarpFrame", _FRAME_STACK}
+#: Maximum number of frames of a stored `FrameStack`, which take memory, and maximum length of a list of arguments.
+_MAX_FRAMES, _MAX_LIST = 1_000, 1 << 16
 
 
 def environment_of(directory: str, agent: LoadedAgent, env_id: str | None, seed: int, **kwargs: Any) -> Any:
@@ -50,7 +60,7 @@ def environment_of(directory: str, agent: LoadedAgent, env_id: str | None, seed:
             env = make(env_id or stored_id, **kwargs, **({} if env_id else limit))
             after_error.callback(env.close)
             if env_id is not None and stored_id is not None:
-                _check_spaces(stored_id, env_id, env)
+                _check_spaces(make, stored_id, env_id, env)
             for wrapper in wrappers:
                 env = composition.evaluate(wrapper, {"env": env})
             obs, _ = env.reset(seed=seed)
@@ -71,13 +81,13 @@ def environment_of(directory: str, agent: LoadedAgent, env_id: str | None, seed:
     return env
 
 
-def _check_spaces(stored_id: str, env_id: str, env: Any) -> None:
+def _check_spaces(make: Callable[..., Any], stored_id: str, env_id: str, env: Any) -> None:
     """Raise `argparse.ArgumentError` if an environment has other spaces than that in which an agent was trained.
 
     The bounds of spaces are not compared. If the environment of the training cannot be made here, nothing is compared.
     """
     try:
-        with contextlib.closing(make_env(stored_id)) as stored:
+        with contextlib.closing(make(stored_id)) as stored:
             expected, given = _spaces_text(stored), _spaces_text(env)
     except Exception:  # each package of environments has its own exceptions
         return
@@ -123,23 +133,24 @@ def _stored_environment(directory: str) -> tuple[Callable[..., Any], str | None,
         raise CheckpointError(directory, f"has a {COMPOSITION} without a valid environment: {error}") from error
     match base:
         case composition.Call(composition.Name(path), (str(env_id),), limit):
-            is_limit = limit.keys() <= {"max_episode_steps", "max_frames"}
-            if path in _MAKERS and is_limit and re.fullmatch(r"[\w./-]+", env_id):
-                return _MAKERS[path], env_id, limit, wrappers
+            make, name = _MAKERS.get(path, (None, ""))
+            is_limit = all(type(each) is int and 1 <= each <= MAX_LIMIT for each in limit.values())
+            if make and limit.keys() <= {name} and is_limit and re.fullmatch(r"[\w./-]+", env_id):
+                return make, env_id, limit, wrappers
     return make_env, None, {}, wrappers
 
 
 def _is_wrapper(value: Any) -> bool:
-    """True for a call of a wrapper of this package. Arguments: the environment, numbers, texts, and lists of these.
+    """True for a call of a wrapper that `make` uses.
 
-    Integers are bounded, because they may be a number of frames, which take memory.
+    Arguments are the environment, numbers, texts, and lists and tuples of these.
     """
     match value:
-        case composition.Call(composition.Name(path), (composition.Given("env"), *args), kwargs):
-            values = [*args, *kwargs.values()]
-            flat = [part for each in values for part in (each if isinstance(each, list) else [each])]
-            are_plain = all(
-                isinstance(each, float | str) or (isinstance(each, int) and abs(each) <= _MAX_INT) for each in flat
-            )
-            return path.startswith(("wrappers.", "atari_wrappers.")) and are_plain
+        case composition.Call(composition.Name(path), (composition.Given("env"), *args), kwargs) if path in _WRAPPERS:
+            lists = [each if isinstance(each, list | tuple) else [each] for each in [*args, *kwargs.values()]]
+            if any(len(each) > _MAX_LIST for each in lists):
+                return False
+            most = _MAX_FRAMES if path == _FRAME_STACK else math.inf
+            flat = itertools.chain(*lists)
+            return all(isinstance(part, str) or isinstance(part, int | float) and part <= most for part in flat)
     return False

@@ -368,12 +368,12 @@ def check_function(optional: bool = False, **values: Any) -> None:
             raise TypeError(f"{name} is {value!r:.80}, expected a function{', or None' if optional else ''}")
 
 
-#: Names that arguments have in other libraries, and their names here.
+#: Names that arguments have in other libraries, and their names here. Several names are separated by spaces.
 _SYNONYMS = {
     "learning_rate": "lr", "discount": "gamma", "batch_size": "minibatch_size", "buffer_size": "capacity",
     "net_arch": "hidden_sizes", "hidden_units": "hidden_sizes", "total_timesteps": "steps", "timesteps": "steps",
-    "n_steps": "steps", "learning_starts": "replay_start_size", "tau": "soft_update_tau", "ent_coef": "entropy_coef",
-    "episode_terminals": "timeouts",
+    "n_steps": "num_steps update_steps update_interval steps", "learning_starts": "replay_start_size",
+    "tau": "soft_update_tau", "ent_coef": "entropy_coef", "episode_terminals": "timeouts",
 }  # fmt: skip
 
 
@@ -385,8 +385,8 @@ def nearest_names(given: str, known: Iterable[str], cutoff: float = 0.0) -> str:
     similar name, if its similarity (from 0 to 1, see `difflib`) is at least `cutoff`.
     """
     initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
-    if _SYNONYMS.get(given) in initials:
-        return f"; the nearest is {_SYNONYMS[given]!r}"
+    if synonyms := [name for name in _SYNONYMS.get(given, "").split() if name in initials]:
+        return f"; the nearest is {' or '.join(map(repr, synonyms))}"
     names = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
     if matches := sorted(names):
         return f": there {'is' if len(matches) == 1 else 'are'} {', '.join(map(repr, matches))}"

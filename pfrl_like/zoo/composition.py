@@ -21,6 +21,10 @@ _MAX_TEXT, _MAX_INT = 1_024, (1 << 63) - 1
 _ATTRIBUTES = {"parameters", "action_space", "sample"}
 
 
+class SizeError(ValueError):
+    """A composition is too large to be stored."""
+
+
 class Expression:
     """Base class of expressions. Reading an attribute and calling give other expressions."""
 
@@ -226,8 +230,9 @@ def from_json(stored: Any) -> Any:
     """Return the value that `to_json` stored. Nothing is called or imported.
 
     Raises:
-        ValueError: If `stored` is not a result of `to_json`, is too large, or contains a name that is not in the table
-            or an attribute that is not one of the few that compositions read.
+        ValueError: If `stored` is not a result of `to_json`, or contains a name that is not in the table or an
+            attribute that is not one of the few that compositions read.
+        SizeError: If `stored` is too large.
     """
     return _Reader().read(stored)
 
@@ -247,7 +252,7 @@ class _Reader:
     def read(self, stored: Any) -> Any:
         calls, value = _fields(stored, "calls", "value")
         if len(_typed(calls, list)) > _MAX_CALLS:
-            raise ValueError(f"has {len(calls):,} calls, expected at most {_MAX_CALLS:,}")
+            raise SizeError(f"has {len(calls):,} calls, expected at most {_MAX_CALLS:,}")
         for line in calls:
             self._depth, self._n_uses = 0, 1
             self._calls.append(self._call(line))
@@ -268,7 +273,7 @@ class _Reader:
     def _value(self, stored: Any, depth: int = 0) -> Any:
         self._n_values += 1
         if self._n_values > _MAX_VALUES:
-            raise ValueError(f"has more than {_MAX_VALUES:,} values")
+            raise SizeError(f"has more than {_MAX_VALUES:,} values")
         self._measure(depth, 0)
         if isinstance(stored, list):
             return [self._value(part, depth + 1) for part in stored]
@@ -311,9 +316,9 @@ class _Reader:
         self._depth = max(self._depth, depth)
         self._n_uses += n_uses
         if self._depth > _MAX_DEPTH:
-            raise ValueError(f"is nested more than {_MAX_DEPTH} levels deep")
+            raise SizeError(f"is nested more than {_MAX_DEPTH} levels deep")
         if self._n_uses > _MAX_USES:
-            raise ValueError(f"uses calls more than {_MAX_USES:,} times, those inside of calls counted each time")
+            raise SizeError(f"uses calls more than {_MAX_USES:,} times, those inside of calls counted each time")
 
 
 def _fields(stored: Any, *names: str) -> list[Any]:

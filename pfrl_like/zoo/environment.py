@@ -18,6 +18,8 @@ from pfrl_like.zoo.presets import is_atari
 _OF_GAMES = ("frame_stack", "episode_life", "clip_rewards")
 #: Frames of a game for which an action is repeated.
 _FRAME_SKIP = 4
+#: Largest time limit, in steps, and in frames of a game: the largest integer of the games' emulator.
+MAX_LIMIT = 2**31 - 1
 
 
 def base_of(env: Any, given: dict[str, Any]) -> tuple[Call | None, Any, str]:
@@ -76,7 +78,9 @@ def wrappers_of(
         The wrappers, the spaces of the wrapped environment, and notes about both.
 
     Raises:
-        ValueError: If the caller passes a setting of Atari games for another environment.
+        ValueError: If the caller passes a setting of Atari games for another environment, or features that the
+            environment does not have.
+        TypeError: If `select_features` contains an unknown argument of `SelectFeatures`, or a value of a wrong type.
     """
     wrappers, notes = [], []
     if _is_game(base_env):
@@ -89,7 +93,7 @@ def wrappers_of(
             "leave it out, and wrap the environment in a function that makes it"
         )
     if training["select_features"] is not None:
-        wrappers.append(parts.wrappers.SelectFeatures(Given("env"), **training["select_features"]))
+        wrappers.append(_selection(env, training["select_features"]))
     if training["float32_observations"] and _has_float64(env.observation_space):
         wrappers.append(parts.wrappers.CastObservationToFloat32(Given("env")))
         notes.append("Observations of float64 are cast to float32.")
@@ -98,9 +102,25 @@ def wrappers_of(
     if training["rescale_actions"] and _needs_rescaling(env.action_space):
         wrappers.append(parts.wrappers.NormalizeActionSpace(Given("env")))
         notes.append(f"Actions of the agent are in [-1, 1]. The environment's are in {_bounds(env.action_space)}.")
+    if not _is_game(base_env) and _is_bare_game(env):
+        notes.append(
+            f"env is the game {env.spec.id!r} without wrappers: pass its id, or wrap it with `wrap_deepmind` of "
+            "pfrl_like.wrappers.atari_wrappers."
+        )
     for wrapper in wrappers:
         env = evaluate(wrapper, {"env": env})
     return wrappers, Spaces(env.observation_space, env.action_space), notes
+
+
+def _selection(env: Any, arguments: Mapping[str, Any]) -> Call:
+    """Return the call of `SelectFeatures`. Tuples and arrays become lists, as in a stored composition."""
+    try:
+        lists = {key: [*value] if isinstance(value, tuple | np.ndarray) else value for key, value in arguments.items()}
+        call: Call = parts.wrappers.SelectFeatures(Given("env"), **lists)
+        evaluate(call, {"env": env})
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"select_features is {arguments!r:.80}: {error}") from error
+    return call
 
 
 def training_wrappers_of(base_env: Call | None, training: Mapping[str, Any]) -> list[Call]:
@@ -125,18 +145,32 @@ def _is_game(base_env: Call | None) -> bool:
     return base_env is not None and names_of(base_env._function) == ["atari_wrappers.make_atari"]
 
 
+def _is_bare_game(env: Any) -> bool:
+    """True if an environment is an Atari game whose observations no wrapper changes."""
+    game_id = getattr(getattr(env, "spec", None), "id", "")
+    return is_atari(game_id) and env.observation_space == env.unwrapped.observation_space
+
+
 def with_time_limit(base_env: Call | None, limit: int | None) -> Call | None:
-    """Return the call that makes an environment, with a time limit in steps of the agent, unless it is None.
+    """Return the call that makes an environment, with a time limit, unless it is None.
+
+    Args:
+        base_env: Call that makes an environment. None if the caller passes an environment.
+        limit: Maximum number of the agent's actions in an episode. In an Atari game, the limit is one of frames, four
+            for each action. It also counts the no-ops at the start, 1 to 30 frames, so that up to 8 actions fewer are
+            left.
 
     Raises:
-        ValueError: If the environment is not made from an id.
+        ValueError: If the environment is not made from an id, or the limit is too large.
     """
     if limit is None:
         return base_env
     if base_env is None or not isinstance(base_env._function, Name):
         raise ValueError(f"max_episode_steps is {limit}, expected None, because only environments with an id have one")
-    argument = {"max_frames": _FRAME_SKIP * limit} if _is_game(base_env) else {"max_episode_steps": limit}
-    return Call(base_env._function, base_env._args, argument)
+    name, factor = ("max_frames", _FRAME_SKIP) if _is_game(base_env) else ("max_episode_steps", 1)
+    if factor * limit > MAX_LIMIT:
+        raise ValueError(f"max_episode_steps is {limit}, expected at most {MAX_LIMIT // factor:,}")
+    return Call(base_env._function, base_env._args, {name: factor * limit})
 
 
 def _has_float64(space: Any) -> bool:

@@ -18,10 +18,11 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.storage.attributes import MAX_COMPOSITION
 from pfrl_like.storage.json_file import dump_json
 from pfrl_like.utils.checks import check_counts, nearest_names
+from pfrl_like.utils.env_values import box_class, space_kind
 from pfrl_like.utils.random_seed import set_random_seed
 from pfrl_like.zoo.agents import Recipe, check_actions, find_agent
 from pfrl_like.zoo.builder import Spaces
-from pfrl_like.zoo.composition import Call, Expression, Given, as_value, evaluate, from_json, parts, to_json
+from pfrl_like.zoo.composition import Call, Expression, Given, SizeError, as_value, evaluate, from_json, parts, to_json
 from pfrl_like.zoo.environment import base_of, training_wrappers_of, with_time_limit, wrappers_of
 from pfrl_like.zoo.plan import Plan, call_with, make_dataset
 from pfrl_like.zoo.presets import TRAINING, preset
@@ -157,7 +158,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
         notes += _adapt_to_one_env(recipe, settings, training)
     else:
         getattr(made, "close", lambda: None)()
-    data = _dataset(recipe, dataset, env_name, given)
+    data = _dataset(recipe, dataset, env_name, given, training["select_features"])
     if training["standardize_observations"] and data is not None:
         usual |= _moments(make_dataset(data, given))
     if recipe.class_name == "A2C":
@@ -166,6 +167,8 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
             n_processes = settings["num_processes"]
             raise ValueError(f"num_processes is {n_processes!r}, expected n_envs, which is {training['n_envs']}")
     own = {key: value for key, value in settings.items() if key not in TRAINING}
+    if own.get("dueling") is False:  # the preset's streams are those of a dueling network
+        usual.pop("stream_sizes", None)
     check_kinds({key: own[key] for key in MODULES & own.keys() if not isinstance(own[key], Expression | None)}, {})
     values = {key: _value(key, value, given) for key, value in {**usual, **own}.items()}
     composed = recipe.build(recipe.class_name, spaces, **values)
@@ -261,21 +264,35 @@ def _check_size(plan: Plan, values: Mapping[str, Any]) -> None:
     try:
         dump_json(plan.to_json(), "", MAX_COMPOSITION)
         from_json(to_json(plan.agent))
-    except ValueError as error:
+    except (CheckpointError, SizeError) as error:
         text = error.reason if isinstance(error, CheckpointError) else error
         largest = max(values, key=lambda name: len(_plain(values[name]) or ""))
         raise ValueError(
             f"{largest} is too large to be saved with the agent, whose composition {text}: pass a module that contains "
             f"the numbers, for example policy=module, or leave {largest} out"
         ) from error
+    except ValueError as error:
+        raise ValueError(f"the agent cannot be saved, because its composition {error}") from error
 
 
 def _dry_run(agent: Any, spaces: Spaces) -> None:
     """Raise an error if an observation and the actions do not fit the agent. No random stream changes."""
-    space = copy.deepcopy(spaces.obs)
+    space = _without_large_bounds(spaces.obs)
     space.seed(0)
     with isolated_rng():
         agent.dry_run(space.sample(), spaces.action)
+
+
+def _without_large_bounds(space: Any) -> Any:
+    """Return a copy of a space in which bounds beyond float32 are infinite, because samples between them overflow."""
+    kind = space_kind(space)
+    if kind == "dict":
+        return type(space)({key: _without_large_bounds(part) for key, part in space.spaces.items()})
+    if kind == "box" and space.dtype == np.float64:
+        most = np.finfo(np.float32).max
+        low, high = (np.where(abs(each) > most, np.copysign(np.inf, each), each) for each in (space.low, space.high))
+        return box_class(space)(low, high, dtype=space.dtype.type)
+    return copy.deepcopy(space)
 
 
 def _moments(dataset: Any) -> dict[str, list[float]]:
@@ -309,7 +326,7 @@ def _plain(value: Any) -> Any:
 PACKAGED = {"CartPole-v1": "cartpole", "Pendulum-v1": "pendulum"}
 
 
-def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any]) -> Any:
+def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any], features: Any) -> Any:
     if recipe.runner != "offline":
         if dataset is not None:
             raise ValueError(f"dataset is given, but {recipe.class_name} learns online: expected None")
@@ -320,6 +337,11 @@ def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any])
     if isinstance(dataset, str):
         if dataset not in PACKAGED.values():
             raise ValueError(f"dataset is {dataset!r}, expected an MDPDataset, {' or '.join(PACKAGED.values())}")
+        if features is not None:
+            raise ValueError(
+                f"select_features is {features!r:.80}, but datasets of this package have all features: leave it out, "
+                "or pass an MDPDataset with the selected features"
+            )
         return getattr(parts.datasets, f"get_{dataset}")()
     given["dataset"] = dataset
     return Given("dataset")

@@ -55,7 +55,7 @@ TRAINING: dict[str, Any] = {
     "frame_stack": 4,  # frames of an observation, in Atari games
     "episode_life": True,  # True to end an episode when a life is lost, in the training in Atari games
     "clip_rewards": True,  # True for the signs of the rewards, in the training in Atari games
-    "max_episode_steps": None,  # time limit in place of the environment's
+    "max_episode_steps": None,  # time limit in place of the environment's; no-ops at the start of Atari games count
     "eval_n_episodes": 10,  # episodes of each evaluation
 }
 _NOTES = ("source", "like", "score")

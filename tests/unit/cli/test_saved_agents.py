@@ -13,9 +13,10 @@ import torch
 from cli_parts import TRAIN
 from PIL import Image
 
-from pfrl_like.cli import main, saved_agents
+from pfrl_like.cli import environment, main, saved_agents
 from pfrl_like.cli.environment import environment_of
 from pfrl_like.cli.saved_agents import agent_directory
+from pfrl_like.zoo.composition import Given, parts
 from pfrl_like.zoo.load_agent import LoadedAgent, load_agent
 
 
@@ -233,12 +234,19 @@ def loaded(trained: Path) -> Any:
         (made_with(args=[], kwargs={"id": "CartPole-v1"}), "name the environment with --env"),
         (made_with(args=["Nothing-v1"]), "cannot be made: ValueError: env is 'Nothing-v1'"),
         (made_with(args=["GymV21Environment-v0"]), "cannot be made: ImportError: "),
-        (made_with(kwargs={"max_episode_steps": "many"}), "cannot be made: "),
+        (made_with(kwargs={"max_episode_steps": "many"}), "name the environment with --env"),
+        (made_with(kwargs={"max_episode_steps": True}), "name the environment with --env"),
+        (made_with(kwargs={"max_episode_steps": 0}), "name the environment with --env"),
+        (made_with(kwargs={"max_episode_steps": 2**31}), "name the environment with --env"),
+        (made_with(kwargs={"max_frames": 9}), "name the environment with --env"),
         (wrapped_by(NAME, ENV), "cannot be made: "),
         (wrapped_by(NAME), WRAPPER),
         (wrapped_by(NAME, {"given": "other"}), WRAPPER),
         (wrapped_by(NAME, ENV, [[1]]), WRAPPER),
-        (wrapped_by(NAME, ENV, 1_001), WRAPPER),
+        (wrapped_by({"name": "atari_wrappers.FrameStack"}, ENV, 1_001), WRAPPER),
+        (wrapped_by({"name": "wrappers.SelectFeatures"}, ENV, [{"none": True}]), WRAPPER),
+        (wrapped_by({"name": "wrappers.ScaleReward"}, ENV, 0.5), WRAPPER),
+        (wrapped_by({"name": "atari_wrappers.make_atari"}, ENV), WRAPPER),
         (wrapped_twice, "each wrapper only once"),
         (wrapped_by(ENV, ENV), WRAPPER),
         (wrapped_by({"attribute": "sample", "of": ENV}, ENV), WRAPPER),
@@ -270,3 +278,31 @@ def test_the_time_limit_of_training_also_limits_evaluations(
     assert main(["evaluate", "agent"]) == 0 and "mean 3, std 0" in capsys.readouterr().out
     assert main(["watch", "agent", "--gif", "agent.gif"]) == 0 and "returns 3 in" in capsys.readouterr().out
     assert main(["evaluate", "agent", "--env", "CartPole-v1"]) == 0 and "mean 3," not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("as_stored", [list, lambda indices: {"tuple": [*indices]}])
+def test_selected_features_of_a_long_vector_are_those_of_training(
+    as_stored: Any, trained: Path, loaded: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded.composition = stored_composition(trained)
+    wrapped_by({"name": "wrappers.SelectFeatures"}, ENV, as_stored((0, 1, 2, 1_500)))(loaded.composition["run"])
+    loaded.save(folder / "agent")
+    assert main(["evaluate", "agent"]) == 2  # the index is read, but CartPole has only four numbers
+    assert "cannot be made: ValueError: indices is " in capsys.readouterr().err
+
+
+def test_stored_lists_are_bounded() -> None:
+    short, long = (parts.wrappers.SelectFeatures(Given("env"), [0] * n) for n in (1 << 16, (1 << 16) + 1))
+    assert environment._is_wrapper(short) and not environment._is_wrapper(long)
+
+
+def test_another_environment_is_compared_with_the_game_of_the_training(
+    trained: Path, loaded: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ale_py")
+    loaded.composition = stored_composition(trained)
+    made_with(function={"name": "atari_wrappers.make_atari"}, args=["ALE/Pong-v5"])(loaded.composition["run"])
+    loaded.save(folder / "agent")
+    assert main(["evaluate", "agent", "--env", "ALE/Breakout-v5"]) == 2
+    expected = "actions Discrete(6) (those of ALE/Pong-v5), but ALE/Breakout-v5 has observations"
+    assert expected in capsys.readouterr().err

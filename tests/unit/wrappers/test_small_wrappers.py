@@ -149,14 +149,24 @@ def test_selected_features_without_factors_are_as_they_are():
         (([0, 4],), ValueError, r"indices is \[0, 4\], expected at least one, from 0 to 3"),
         (([-1],), ValueError, "indices is -1"),
         (([0.0],), TypeError, "indices is 0.0"),
-        (([0, 1], [1.0]), ValueError, r"factors is \[1.0\], expected 2 numbers other than 0"),
-        (([0], [0.0]), ValueError, r"factors is \[0.0\], expected 1 numbers other than 0"),
+        ((5,), TypeError, r"indices is 5 \(int\), expected a list"),
+        (("01",), TypeError, r"indices is '01' \(str\), expected a list"),
+        (([0], 5.0), TypeError, r"factors is 5.0 \(float\), expected a list"),
+        (([0, 1], [1.0]), ValueError, r"factors is \[1.0\], expected 2 numbers of float32 other than 0"),
+        (([0], [0.0]), ValueError, r"factors is \[0.0\], expected 1 numbers of float32 other than 0"),
+        (([0], [1e39]), ValueError, r"factors is \[1e\+39\], expected 1 numbers of float32 other than 0"),
+        (([0], [1e-99]), ValueError, r"factors is \[1e-99\], expected 1 numbers of float32 other than 0"),
         (([0], ["5"]), TypeError, "factors is '5'"),
     ],
 )
 def test_features_that_cannot_be_selected_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         SelectFeatures(gymnasium.make("CartPole-v1"), *arguments)
+
+
+def test_bounds_beyond_float32_are_infinite():
+    env = SelectFeatures(gymnasium.make("CartPole-v1"), [0], [-3e38])
+    assert env.observation_space.high.tolist() == [np.inf]
 
 
 def test_features_are_only_selected_from_vectors_of_floats():

@@ -8,7 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from composed_agents import run_script
+from composed_agents import ACTIONS, OBS, RandomEnv, run_script
+from gymnasium.envs.registration import EnvSpec
 from script_process import digest
 
 import pfrl_like as pfrl
@@ -16,6 +17,9 @@ from pfrl_like.cli.parser import main
 from pfrl_like.envs import make_env
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.wrappers import atari_wrappers
+from pfrl_like.zoo.composition import evaluate, parts
+from pfrl_like.zoo.environment import with_time_limit, wrappers_of
+from pfrl_like.zoo.presets import TRAINING
 
 #: Settings with which agents are made, and learn, within a second.
 SMALL: dict[str, Any] = {"hidden_sizes": (8,), "eval_n_episodes": 1, "max_episode_steps": 30}
@@ -72,6 +76,39 @@ def test_wrappers_of_games_follow_the_settings() -> None:
     ]
 
 
+@needs_games
+def test_the_time_limit_of_a_game_counts_the_frames_of_its_start() -> None:
+    base = with_time_limit(parts.atari_wrappers.make_atari("ALE/Pong-v5"), 20)
+    env = evaluate(base, {})
+    n_actions = []
+    for seed in range(3):
+        env.reset(seed=seed)
+        n_actions.append(next(n for n in range(1, 99) if env.step(0)[3]))
+    assert all(12 <= n <= 20 for n in n_actions) and len({*n_actions}) > 1
+    with pytest.raises(ValueError, match="max_episode_steps is 536870912, expected at most 536,870,911"):
+        with_time_limit(base, 2**29)
+
+
+def bare_game() -> RandomEnv:
+    """An environment with the id of an Atari game."""
+    env = RandomEnv(OBS["image"], ACTIONS["Discrete"])
+    env.spec = EnvSpec("ALE/Pong-v5")
+    return env
+
+
+def test_a_game_without_wrappers_is_noted() -> None:
+    note = "env is the game 'ALE/Pong-v5' without wrappers: pass its id, or wrap it with `wrap_deepmind`"
+    other = gymnasium.wrappers.TimeLimit(bare_game(), 9)
+    wrapped = gymnasium.wrappers.FrameStackObservation(bare_game(), 2)
+    for env, is_noted in ((bare_game(), True), (other, True), (wrapped, False)):
+        assert any(text.startswith(note) for text in wrappers_of(None, env, TRAINING, TRAINING)[2]) == is_noted
+
+
+def test_rainbow_without_dueling_needs_no_sizes_of_streams() -> None:
+    script = pfrl.make("rainbow", bare_game, dueling=False, hidden_sizes=(4,)).script()
+    assert "DuelingStreams" not in script and "without wrappers" in script
+
+
 def test_a_missing_emulator_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("ale_py", "ale_py.env"):
         monkeypatch.setitem(sys.modules, module, None)
@@ -89,13 +126,31 @@ def test_a_missing_emulator_is_named_with_its_extra(monkeypatch: pytest.MonkeyPa
         ({"clip_rewards": 1}, TypeError, "clip_rewards is 1"),
         ({"frame_stack": 0}, ValueError, "frame_stack is 0"),
         ({"select_features": [0, 2]}, TypeError, "select_features is [0, 2], expected a dict of the arguments"),
-        ({"select_features": {"indices": [4]}}, ValueError, "indices is [4], expected at least one, from 0 to 3"),
+        ({"select_features": {"indices": [4]}}, ValueError, "select_features is {'indices': [4]}: indices is [4], exp"),
+        ({"select_features": {}}, TypeError, "select_features is {}: missing a required argument: 'indices'"),
+        ({"select_features": {"indices": 5}}, TypeError, "select_features is {'indices': 5}: indices is 5 (int)"),
+        ({"select_features": {"index": [0]}}, TypeError, "select_features is {'index': [0]}: "),
+        ({"select_features": {"indices": np.zeros((2, 2))}}, TypeError, "select_features is {'indices': array("),
+        ({"max_episode_steps": 2**31}, ValueError, "max_episode_steps is 2147483648, expected at most 2,147,483,647"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error) as raised:
         pfrl.make("dqn", "CartPole-v1", **settings)
     assert text in str(raised.value)
+
+
+def test_features_are_selected_from_vectors_only() -> None:
+    with pytest.raises(ValueError, match="select_features is {'indices': .*: env has the observation space Box"):
+        pfrl.make("dqn", lambda: RandomEnv(OBS["image"], ACTIONS["Discrete"]), select_features={"indices": [0]})
+
+
+@pytest.mark.parametrize("indices", [(0, 2), np.array([0, 2])])
+def test_an_agent_with_selected_features_is_evaluated_from_its_directory(indices: Any, tmp_path: Path) -> None:
+    made = pfrl.make("dqn", "CartPole-v1", hidden_sizes=(4,), select_features={"indices": indices})
+    assert "env = wrappers.SelectFeatures(env, indices=[0, 2])" in made.script()
+    made.agent.save(tmp_path / "agent")
+    assert main(["evaluate", str(tmp_path / "agent"), "--episodes", "1"]) == 0
 
 
 @pytest.mark.parametrize("name", ["drqn", "ppo"])

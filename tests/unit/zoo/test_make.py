@@ -21,7 +21,7 @@ from torch import nn
 import pfrl_like as pfrl
 from pfrl_like.zoo import names
 from pfrl_like.zoo.agents import AGENTS, find_agent
-from pfrl_like.zoo.make import MODULES
+from pfrl_like.zoo.make import MODULES, _without_large_bounds
 from pfrl_like.zoo.presets import GROUPS, TRAINING
 
 #: Settings with which every agent learns within a few steps.
@@ -399,6 +399,14 @@ def test_what_others_call_elsewhere_is_named() -> None:
         made.train(10, lr=1.0)
 
 
+@pytest.mark.parametrize(
+    ("agent", "names"), [("ppo", "'update_interval' or 'steps'"), ("a2c", "'update_steps' or 'steps'")]
+)
+def test_n_steps_is_the_length_of_a_rollout_or_of_the_training(agent: str, names: str) -> None:
+    with pytest.raises(TypeError, match=f"{agent} has no setting 'n_steps'; the nearest is {names}"):
+        pfrl.make(agent, "CartPole-v1", n_steps=128)
+
+
 @pytest.mark.parametrize("name", ["total_timesteps", "timesteps", "n_steps", "step"])
 def test_other_names_of_the_number_of_steps_are_named(name: str) -> None:
     made = pfrl.make("dqn", "CartPole-v1", hidden_sizes=(4,))
@@ -423,6 +431,28 @@ def test_a_composition_that_cannot_be_saved_is_refused_before_training(
         ValueError, match=f"obs_mean is too large to be saved with the agent, whose composition .*{text}"
     ):
         pfrl.make("bc", env, dataset="pendulum", **settings)
+
+
+def test_a_number_that_cannot_be_saved_is_no_matter_of_size() -> None:
+    with pytest.raises(
+        ValueError, match="the agent cannot be saved, because its composition has an integer of 71 bits"
+    ):
+        pfrl.make("dqn", "CartPole-v1", hidden_sizes=(4,), replay_start_size=2**70)
+
+
+def test_a_module_of_the_caller_is_tried_whatever_the_bounds_of_the_space() -> None:
+    most = np.finfo(np.float64).max
+    space = gymnasium.spaces.Dict({"x": gymnasium.spaces.Box(-most, most, (4,), np.float64)})
+    assert np.isfinite(_without_large_bounds(space).sample()["x"]).all()
+    env = RandomEnv(space["x"], ACTIONS["Discrete"])
+    env.reset = lambda **kwargs: (np.zeros(4), {})  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="obs does not fit q_function; obs is "):
+        pfrl.make("dqn", env, float32_observations=False, q_function=q_function(3, 3))
+
+
+def test_packaged_data_have_all_features() -> None:
+    with pytest.raises(ValueError, match="select_features is .*, but datasets of this package have all features"):
+        pfrl.make("discrete_bc", "CartPole-v1", select_features={"indices": [0, 2]})
 
 
 class Noise(nn.Module):
