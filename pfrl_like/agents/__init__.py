@@ -59,7 +59,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Raise an error. If the name may be the name of a class, the error contains the nearest name of an agent."""
-    from pfrl_like.utils.checks import missing_name, nearest_names  # not names of this module
+    from pfrl_like.utils.checks import nearest_names  # not names of this module
+    from pfrl_like.utils.old_names import missing_name
 
     hint = ": use SoftActorCritic" if name == "SAC" else nearest_names(name, __all__) if name[:1].isupper() else ""
     raise missing_name(__name__, name, hint)

@@ -21,7 +21,8 @@ if not TYPE_CHECKING:  # type checkers would accept every name
     def __getattr__(name: str) -> Any:
         """Raise an error. If `name` is an agent without an estimator, the message names the agent."""
         from pfrl_like import agents  # imported here, so that the package does not export these names
-        from pfrl_like.utils.checks import missing_name, nearest_names
+        from pfrl_like.utils.checks import nearest_names
+        from pfrl_like.utils.old_names import missing_name
 
         known = name.removesuffix("Config")  # d3rlpy has a configuration for each estimator
         hint = nearest_names(known, __all__, 0.6) if name[:1].isupper() else ""

@@ -293,9 +293,8 @@ def train(
             keep=keep_checkpoints, resumed_from=resumed_from,
         )  # fmt: skip
         callbacks.append(checkpoints)  # the last callback: a checkpoint contains the effects of the others
-        info = run_info(agent, env, source, evaluator)
-        info |= {"steps": steps, "step_offset": step_offset, "items_on_disk": items}
-        record = RunRecord(outdir, info, writes)
+        info = {"steps": steps, "step_offset": step_offset, "items_on_disk": items}
+        record = RunRecord(outdir, run_info(agent, env, source, evaluator) | info, writes)
         with (
             writing_report(outdir, writes),
             log_file(outdir, writes, append=step_offset > 0),

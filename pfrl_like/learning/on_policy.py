@@ -146,6 +146,12 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """Return True if enough steps are collected for an update."""
         return self._rollout_size is not None and len(self._rollout) >= self._rollout_size
 
+    def waiting_for(self) -> str | None:
+        """Return a text that says how many steps the next update needs. None if their number is not fixed."""
+        if self._rollout_size is None or len(self._rollout) >= self._rollout_size:
+            return None
+        return f"the agent holds {len(self._rollout):,} of the {self._rollout_size:,} steps of an update"
+
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn from episodes of features. Return the TD errors or advantages of the steps, [N], and statistics."""
         raise NotImplementedError

@@ -9,7 +9,6 @@ import functools
 import inspect
 import math
 import numbers
-import sys
 import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from operator import attrgetter
@@ -374,18 +373,21 @@ _SYNONYMS = {
     "net_arch": "hidden_sizes", "hidden_units": "hidden_sizes", "total_timesteps": "steps", "timesteps": "steps",
     "n_steps": "num_steps update_steps update_interval steps", "learning_starts": "replay_start_size",
     "tau": "soft_update_tau", "ent_coef": "entropy_coef", "episode_terminals": "timeouts",
+    "stop_at_score": "successful_score", "network": "q_function policy model", "Rainbow": "CategoricalDoubleDQN",
+    "DDQN": "DoubleDQN", "PER": "PrioritizedReplayBuffer",
 }  # fmt: skip
 
 
 def nearest_names(given: str, known: Iterable[str], cutoff: float = 0.0) -> str:
     """Return the end of a message about the unknown name `given`: the known names that the user may mean.
 
-    A name matches if other libraries call it `given`. Otherwise, a name matches if it ends in the unknown name (for
-    example `learning_rate` for `rate`), or if its initials do (for example `lr`). If no name matches, return the most
-    similar name, if its similarity (from 0 to 1, see `difflib`) is at least `cutoff`.
+    A name matches if other libraries call it `given`, or if only capitals differ. Otherwise, a name matches if it ends
+    in the unknown name (for example `learning_rate` for `rate`), or if its initials do (for example `lr`). If no name
+    matches, return the most similar name, if its similarity (from 0 to 1, see `difflib`) is at least `cutoff`.
     """
     initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
-    if synonyms := [name for name in _SYNONYMS.get(given, "").split() if name in initials]:
+    equal = [name for name in initials if name.lower() == given.lower()]
+    if synonyms := equal or [name for name in _SYNONYMS.get(given, "").split() if name in initials]:
         return f"; the nearest is {' or '.join(map(repr, synonyms))}"
     names = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
     if matches := sorted(names):
@@ -412,21 +414,6 @@ def names_unknown_keywords(function: Function) -> Function:
             raise TypeError(f"{error}{text}") from None
 
     return cast(Function, call)
-
-
-def missing_name(module: str, name: str, hint: str) -> Exception:
-    """Return the exception for an unknown name of a package. Call this function only in the package's `__getattr__`.
-
-    For classes in `from package import name`, it is an ImportError: Python replaces the text of an AttributeError.
-
-    Args:
-        module: The package.
-        name: The unknown name.
-        hint: End of the message.
-    """
-    text = f"module {module!r} has no attribute {name!r}{hint}"
-    is_import = name[:1].isupper() and sys._getframe(2).f_code.co_name == "_handle_fromlist"
-    return ImportError(text) if is_import else AttributeError(text, name=name)
 
 
 def _is_floating(value: Any) -> bool:

@@ -1,6 +1,7 @@
-"""Finds private functions of PFRL, which scripts import, at their old paths. The functions are in `legacy`."""
+"""Unknown names of modules: PFRL's private functions, which are in `legacy`, and errors for the others."""
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,3 +27,18 @@ def old_names(module: str) -> Callable[[str], Any]:
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
 
     return find
+
+
+def missing_name(module: str, name: str, hint: str) -> Exception:
+    """Return the exception for an unknown name of a package. Call this function only in the package's `__getattr__`.
+
+    For classes in `from package import name`, it is an ImportError: Python replaces the text of an AttributeError.
+
+    Args:
+        module: The package.
+        name: The unknown name.
+        hint: End of the message.
+    """
+    text = f"module {module!r} has no attribute {name!r}{hint}"
+    is_import = name[:1].isupper() and sys._getframe(2).f_code.co_name == "_handle_fromlist"
+    return ImportError(text) if is_import else AttributeError(text, name=name)

@@ -176,6 +176,10 @@ def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step(
 # Saving
 
 
+def test_an_agent_says_how_many_steps_an_update_needs() -> None:
+    assert make_table_agent(update_interval=8).waiting_for() == "the agent holds 0 of the 8 steps of an update"
+
+
 def test_minibatches_larger_than_a_rollout_are_warned_of(caplog: Any) -> None:
     make_on_policy(minibatch_size=10)
     assert not caplog.text

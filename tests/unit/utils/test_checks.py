@@ -263,6 +263,7 @@ def test_an_unknown_keyword_is_told_the_nearest_and_the_signature_stays() -> Non
         ("learning_rate", ["actor_learning_rate", "rate"], ": there is 'actor_learning_rate'"),
         ("episode_terminals", ["terminals", "timeouts"], "; the nearest is 'timeouts'"),
         ("total_timesteps", ["outdir"], ""),
+        ("Dqn", ["DQN", "TD3"], "; the nearest is 'DQN'"),
     ],
 )
 def test_a_name_of_another_library_stands_before_similar_names(given: str, known: list[str], end: str) -> None:
