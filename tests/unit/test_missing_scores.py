@@ -151,12 +151,19 @@ def test_seconds_are_those_recorded_or_scaled_by_steps(script: Any) -> None:
 
 def test_a_training_stands_still_while_something_is_measured(missing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    states: list[str] = []
-    answers = iter([False, True, True, False, False])
+    states: list[bool] = []  # True for a process that is stopped
+    answers = [False, True, True, False, False]
+
+    def is_stopped() -> bool:
+        return Path(f"/proc/{child.pid}/stat").read_text().split()[2] == "T"
 
     def is_measuring() -> bool:
-        states.append(Path(f"/proc/{child.pid}/stat").read_text().split()[2])
-        return next(answers)
+        before = bool(states) and answers[len(states) - 1]
+        deadline = time.monotonic() + 10
+        while is_stopped() != before and time.monotonic() < deadline:  # a signal takes effect a little later
+            time.sleep(0.01)
+        states.append(is_stopped())
+        return answers[len(states) - 1]
 
     if not Path("/proc/self/stat").exists():
         pytest.skip("the state of a process is read from /proc")
@@ -164,7 +171,7 @@ def test_a_training_stands_still_while_something_is_measured(missing: Any, monke
     spent = missing.Spent(Path("/dev/null/none"))
     monkeypatch.setattr(spent, "write", lambda: None)
     assert not missing.supervise(child, spent, lambda: len(states) == 5)
-    assert [state == "T" for state in states] == [False, False, True, True, False]
+    assert states == [False, False, True, True, False]
     assert child.returncode == -signal.SIGTERM
 
 
