@@ -11,7 +11,9 @@ from typing import Any
 SHARED_ENV = "the training environment"
 
 
-def choose_eval_env(env: Any, eval_env: Any, *, agent: Any = None, vector: bool = False) -> tuple[AbstractContextManager[Any], str]:
+def choose_eval_env(
+    env: Any, eval_env: Any, *, agent: Any = None, vector: bool = False
+) -> tuple[AbstractContextManager[Any], str]:
     """Choose the evaluation environment: `eval_env`, a new environment, a copy of `env`, or `env` itself.
 
     Args:

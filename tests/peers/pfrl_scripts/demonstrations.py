@@ -1,6 +1,5 @@
-"""Demonstrations of a trained agent, collected to a file, and a second agent that learns from them."""
+"""Demonstrations of a trained agent, in a buffer and its file, and a second agent that learns from them."""
 
-import pickle
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -14,14 +13,19 @@ pfrl = import_module(sys.argv[1])
 def make(explorer=None):
     q_func = q_network()
     return pfrl.agents.DQN(
-        q_func, torch.optim.Adam(q_func.parameters()), pfrl.replay_buffers.ReplayBuffer(1000), 0.9,
-        explorer or pfrl.explorers.Greedy(), replay_start_size=32, target_update_interval=10,
+        q_func,
+        torch.optim.Adam(q_func.parameters()),
+        pfrl.replay_buffers.ReplayBuffer(1000),
+        0.9,
+        explorer or pfrl.explorers.Greedy(),
+        replay_start_size=32,
+        target_update_interval=10,
     )
 
 
 expert, env = make(pfrl.explorers.ConstantEpsilonGreedy(0.3, Walk.action_space.sample)), Walk(7)
 pfrl.experiments.train_agent(expert, env, steps=60, outdir="expert")
-pfrl.experiments.collect_demonstrations(agent=expert, env=env, steps=None, episodes=6, outdir="demos", max_episode_len=5)
+Path("demos").mkdir()
 learner, transitions = make(), 0
 with expert.eval_mode():
     for _ in range(6):
@@ -40,7 +44,11 @@ for step in range(25):
         learner.sync_target_network()
 learner.save("learner")
 report(
-    stored=[len(expert.replay_buffer), len(learner.replay_buffer)], transitions=transitions, updates=learner.optim_t,
-    terminals=sum(item["is_state_terminal"] for each in learner.replay_buffer.memory for item in each),
-    env=[env.n_steps, env.n_resets], files=[files("demos"), files("learner")], keys=keys(learner.get_statistics()),
+    stored=[len(expert.replay_buffer), len(learner.replay_buffer)],
+    transitions=transitions,
+    updates=learner.optim_t,
+    terminals=sum(bool(item["is_state_terminal"]) for each in learner.replay_buffer.memory for item in each),
+    env=[env.n_steps, env.n_resets],
+    files=[files("demos"), files("learner")],
+    keys=keys(learner.get_statistics()),
 )

@@ -56,6 +56,13 @@ pfrl.experiments.train_agent_with_evaluation(
     agent, env, steps=200, eval_n_steps=None, eval_n_episodes=2, eval_interval=50, outdir="out"
 )
 report(
-    stored=len(buffer), updates=agent.optim_t, random=agent.n_random, greedy=agent.n_greedy, t=agent.t,
-    env=[env.n_steps, env.n_resets], scores=scores("out"), files=files("out"), keys=keys(agent.get_statistics()),
+    stored=len(buffer),
+    updates=agent.optim_t,
+    random=agent.n_random,
+    greedy=agent.n_greedy,
+    t=agent.t,
+    env=[env.n_steps, env.n_resets],
+    scores=scores("out"),
+    files=files("out"),
+    keys=keys(agent.get_statistics()),
 )

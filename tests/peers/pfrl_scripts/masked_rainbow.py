@@ -38,8 +38,16 @@ buffer = pfrl.replay_buffers.PrioritizedReplayBuffer(
     1000, alpha=0.5, beta0=0.4, betasteps=200, num_steps=3, normalize_by_max="memory"
 )
 agent = MaskedRainbow(
-    q_func, torch.optim.Adam(q_func.parameters(), eps=1e-4), buffer, gamma=0.9, explorer=pfrl.explorers.Greedy(),
-    replay_start_size=60, minibatch_size=8, update_interval=2, target_update_interval=40, batch_accumulator="mean",
+    q_func,
+    torch.optim.Adam(q_func.parameters(), eps=1e-4),
+    buffer,
+    gamma=0.9,
+    explorer=pfrl.explorers.Greedy(),
+    replay_start_size=60,
+    minibatch_size=8,
+    update_interval=2,
+    target_update_interval=40,
+    batch_accumulator="mean",
 )
 envs = [MaskedWalk(length=6 + i) for i in range(3)]
 env = pfrl.envs.SerialVectorEnv(envs)
@@ -48,8 +56,13 @@ pfrl.experiments.train_agent_batch_with_evaluation(
     agent, env, steps=300, eval_n_steps=None, eval_n_episodes=4, eval_interval=100, outdir="out", eval_env=eval_env
 )
 report(
-    stored=len(buffer), updates=agent.optim_t, calls_of_training=sum(each.n_steps for each in envs) // 3,
+    stored=len(buffer),
+    updates=agent.optim_t,
+    calls_of_training=sum(each.n_steps for each in envs) // 3,
     noisy=sum(isinstance(each, pfrl.nn.FactorizedNoisyLinear) for each in q_func.modules()),
     linear=sum(type(each) is nn.Linear for each in q_func.modules()),
-    steps=[each.n_steps for each in envs], scores=scores("out"), files=files("out"), keys=keys(agent.get_statistics()),
+    steps=[each.n_steps for each in envs],
+    scores=scores("out"),
+    files=files("out"),
+    keys=keys(agent.get_statistics()),
 )

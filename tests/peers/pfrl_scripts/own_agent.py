@@ -63,7 +63,14 @@ with other.eval_mode():
     inside = other.training
     other.act(env.reset())
 report(
-    updates=agent.updates, observed=agent.observed, t=agent.t, equal=bool(torch.equal(agent.table.q, other.table.q)),
-    inside=inside, after=other.training, finite=bool(np.isfinite(other.table.q.detach().numpy()).all()),
-    scores=scores("out"), files=files("out"), keys=keys(agent.get_statistics()),
+    updates=agent.updates,
+    observed=agent.observed,
+    t=agent.t,
+    equal=bool(torch.equal(agent.table.q, other.table.q)),
+    inside=inside,
+    after=other.training,
+    finite=bool(np.isfinite(other.table.q.detach().numpy()).all()),
+    scores=scores("out"),
+    files=files("out"),
+    keys=keys(agent.get_statistics()),
 )

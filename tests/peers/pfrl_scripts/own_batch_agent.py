@@ -52,11 +52,25 @@ envs = [Walk(8), Walk(12)]
 env = pfrl.envs.SerialVectorEnv(envs)
 steps = []
 pfrl.experiments.train_agent_batch_with_evaluation(
-    agent, env, steps=100, eval_n_steps=None, eval_n_episodes=3, eval_interval=50, outdir="out", max_episode_len=9,
-    eval_env=pfrl.envs.SerialVectorEnv([Walk(4), Walk(4)]), log_interval=20, checkpoint_freq=40,
+    agent,
+    env,
+    steps=100,
+    eval_n_steps=None,
+    eval_n_episodes=3,
+    eval_interval=50,
+    outdir="out",
+    max_episode_len=9,
+    eval_env=pfrl.envs.SerialVectorEnv([Walk(4), Walk(4)]),
+    log_interval=20,
+    checkpoint_freq=40,
     step_hooks=[lambda env, agent, step: steps.append(step)],
 )
 report(
-    updates=agent.n_updates, counts=agent.counts, hooks=steps, env=[[each.n_steps, each.n_resets] for each in envs],
-    scores=scores("out"), files=files("out"), keys=keys(agent.get_statistics()),
+    updates=agent.n_updates,
+    counts=agent.counts,
+    hooks=steps,
+    env=[[each.n_steps, each.n_resets] for each in envs],
+    scores=scores("out"),
+    files=files("out"),
+    keys=keys(agent.get_statistics()),
 )

@@ -56,9 +56,16 @@ class Recent(pfrl.replay_buffers.ReplayBuffer):
 def train(buffer, outdir):
     env, q_func = Walk(), q_network()
     agent = pfrl.agents.DQN(
-        q_func, torch.optim.Adam(q_func.parameters()), buffer, 0.9,
-        pfrl.explorers.ConstantEpsilonGreedy(0.2, env.action_space.sample), replay_start_size=40, minibatch_size=8,
-        target_update_interval=20, n_times_update=2, update_interval=4,
+        q_func,
+        torch.optim.Adam(q_func.parameters()),
+        buffer,
+        0.9,
+        pfrl.explorers.ConstantEpsilonGreedy(0.2, env.action_space.sample),
+        replay_start_size=40,
+        minibatch_size=8,
+        target_update_interval=20,
+        n_times_update=2,
+        update_interval=4,
     )
     pfrl.experiments.train_agent(agent, env, steps=105, outdir=outdir)
     return agent
@@ -70,7 +77,11 @@ recent.save("recent.pkl")
 again = Recent(80)
 again.load("recent.pkl")
 report(
-    calls=plain.calls, stored=[len(plain), len(recent), len(again)], updates=[first.optim_t, second.optim_t],
-    samples=recent.calls, rewards=sorted({item["reward"] for each in again.sample(20) for item in each}),
-    files=[files("plain"), files("recent")], keys=keys(second.get_statistics()),
+    calls=plain.calls,
+    stored=[len(plain), len(recent), len(again)],
+    updates=[first.optim_t, second.optim_t],
+    samples=recent.calls,
+    rewards=sorted({item["reward"] for each in again.sample(20) for item in each}),
+    files=[files("plain"), files("recent")],
+    keys=keys(second.get_statistics()),
 )

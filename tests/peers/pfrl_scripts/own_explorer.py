@@ -51,16 +51,29 @@ others = [
     dqn(pfrl.explorers.ExponentialDecayEpsilonGreedy(1.0, 0.1, 0.9, lambda: np.random.randint(3))).optim_t,
     dqn(pfrl.explorers.LinearDecayEpsilonGreedy(1.0, 0.1, 50, lambda: np.random.randint(3))).optim_t,
 ]
-policy = nn.Sequential(nn.Linear(4, 2), pfrl.nn.BoundByTanh(low=[-1, -1], high=[1, 1]), pfrl.policies.DeterministicHead())
+policy = nn.Sequential(
+    nn.Linear(4, 2), pfrl.nn.BoundByTanh(low=[-1, -1], high=[1, 1]), pfrl.policies.DeterministicHead()
+)
 q_func, halved = critic(), Halved(0.1, low=-1, high=1)
 ddpg = pfrl.agents.DDPG(
-    policy, q_func, torch.optim.Adam(policy.parameters()), torch.optim.Adam(q_func.parameters()),
-    pfrl.replay_buffers.ReplayBuffer(500), 0.9, explorer=halved, replay_start_size=32, minibatch_size=16,
+    policy,
+    q_func,
+    torch.optim.Adam(policy.parameters()),
+    torch.optim.Adam(q_func.parameters()),
+    pfrl.replay_buffers.ReplayBuffer(500),
+    0.9,
+    explorer=halved,
+    replay_start_size=32,
+    minibatch_size=16,
 )
 env = Arm()
 pfrl.experiments.train_agent(ddpg, env, steps=60, outdir="ddpg")
 report(
-    steps=own.steps, greedy=own.greedy, updates=[agent.optim_t, *others, ddpg.n_updates], calls=halved.calls,
+    steps=own.steps,
+    greedy=own.greedy,
+    updates=[agent.optim_t, *others, ddpg.n_updates],
+    calls=halved.calls,
     last=[int(item["action"]) for each in list(agent.replay_buffer.memory)[:4] for item in each][::3],
-    names=[repr(own), type(halved).__name__], keys=keys(ddpg.get_statistics()),
+    names=[repr(own), type(halved).__name__],
+    keys=keys(ddpg.get_statistics()),
 )

@@ -13,8 +13,15 @@ env, eval_env = Walk(length=12), Walk(length=5)
 q_func = q_network()
 explorer = pfrl.explorers.LinearDecayEpsilonGreedy(1.0, 0.1, 100, lambda: np.random.randint(3))
 agent = pfrl.agents.DoubleDQN(
-    q_func, torch.optim.Adam(q_func.parameters()), pfrl.replay_buffers.ReplayBuffer(capacity=10**6), 0.95, explorer,
-    replay_start_size=32, update_interval=2, target_update_interval=10, phi=lambda x: x.astype(np.float32, copy=False),
+    q_func,
+    torch.optim.Adam(q_func.parameters()),
+    pfrl.replay_buffers.ReplayBuffer(capacity=10**6),
+    0.95,
+    explorer,
+    replay_start_size=32,
+    update_interval=2,
+    target_update_interval=10,
+    phi=lambda x: x.astype(np.float32, copy=False),
 )
 returns, evaluations, sizes = [], [], []
 for episode in range(10):
@@ -42,8 +49,14 @@ for episode in range(10):
                 evaluations.append(total)
 sample = agent.replay_buffer.sample(5)
 report(
-    returns=returns, evaluations=evaluations, stored=sizes, updates=agent.optim_t, t=agent.t,
-    epsilon=round(explorer.compute_epsilon(agent.t), 6), steps=sorted({len(each) for each in sample}),
-    fields=sorted(set(sample[0][0])), statistics=[[k, v] for k, v in agent.get_statistics() if k in ("n_updates", "rlen")],
+    returns=returns,
+    evaluations=evaluations,
+    stored=sizes,
+    updates=agent.optim_t,
+    t=agent.t,
+    epsilon=round(explorer.compute_epsilon(agent.t), 6),
+    steps=sorted({len(each) for each in sample}),
+    fields=sorted(set(sample[0][0])),
+    statistics=[[k, v] for k, v in agent.get_statistics() if k in ("n_updates", "rlen")],
     keys=keys(agent.get_statistics()),
 )

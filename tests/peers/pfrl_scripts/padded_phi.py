@@ -6,7 +6,7 @@ from importlib import import_module
 import gym
 import numpy as np
 import torch
-from parts import Walk, files, gaussian_policy, keys, q_network, report
+from parts import Walk, files, keys, q_network, report
 from torch import nn
 
 pfrl = import_module(sys.argv[1])
@@ -48,14 +48,24 @@ ppo, env = make_ppo(None, phi=pad), Growing()
 pfrl.experiments.train_agent(ppo, env, steps=90, outdir="ppo", max_episode_len=7)
 q_func, rooms = q_network(), Rooms()
 dqn = pfrl.agents.DQN(
-    q_func, torch.optim.Adam(q_func.parameters()), pfrl.replay_buffers.ReplayBuffer(200), 0.9,
-    pfrl.explorers.ConstantEpsilonGreedy(0.1, rooms.action_space.sample), replay_start_size=32, batch_states=joined,
+    q_func,
+    torch.optim.Adam(q_func.parameters()),
+    pfrl.replay_buffers.ReplayBuffer(200),
+    0.9,
+    pfrl.explorers.ConstantEpsilonGreedy(0.1, rooms.action_space.sample),
+    replay_start_size=32,
+    batch_states=joined,
 )
 pfrl.experiments.train_agent(dqn, rooms, steps=60, outdir="dqn")
 with ppo.eval_mode():
     action = ppo.act(np.ones(3, dtype=np.float32))
 report(
-    updates=[ppo.n_updates, dqn.optim_t], stored=len(dqn.replay_buffer), called=[each > 0 for each in calls],
-    left=sum(map(len, ppo.memory)), action=0 <= action < 3, fields=sorted(dqn.replay_buffer.sample(1)[0][0]["state"]),
-    files=[files("ppo"), files("dqn")], keys=keys(ppo.get_statistics()),
+    updates=[ppo.n_updates, dqn.optim_t],
+    stored=len(dqn.replay_buffer),
+    called=[each > 0 for each in calls],
+    left=sum(map(len, ppo.memory)),
+    action=bool(0 <= action < 3),
+    fields=sorted(dqn.replay_buffer.sample(1)[0][0]["state"]),
+    files=[files("ppo"), files("dqn")],
+    keys=keys(ppo.get_statistics()),
 )

@@ -1,4 +1,4 @@
-"""Environments and reports of the scripts. `python NAME.py LIBRARY` runs a script on that library, in an empty folder."""
+"""Environments and reports of the scripts. `python NAME.py LIBRARY` runs a script on that library."""
 
 import json
 import sys

@@ -26,16 +26,39 @@ env = Arm()
 model = pfrl.nn.Branched(gaussian_policy(), nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)))
 normalizer = pfrl.nn.EmpiricalNormalization(4, clip_threshold=5)
 agent = OwnPPO(
-    model, torch.optim.Adam(model.parameters(), lr=3e-4), obs_normalizer=normalizer, gpu=None, update_interval=64,
-    minibatch_size=16, epochs=3, clip_eps_vf=None, entropy_coef=0.01, standardize_advantages=True, gamma=0.99,
+    model,
+    torch.optim.Adam(model.parameters(), lr=3e-4),
+    obs_normalizer=normalizer,
+    gpu=None,
+    update_interval=64,
+    minibatch_size=16,
+    epochs=3,
+    clip_eps_vf=None,
+    entropy_coef=0.01,
+    standardize_advantages=True,
+    gamma=0.99,
 )
 seen = []
 pfrl.experiments.train_agent_with_evaluation(
-    agent, env, steps=300, eval_n_steps=None, eval_n_episodes=1, eval_interval=100, outdir="out",
-    train_max_episode_len=7, step_hooks=[lambda env, agent, step: seen.append(sum(len(e) for e in agent.memory))],
+    agent,
+    env,
+    steps=300,
+    eval_n_steps=None,
+    eval_n_episodes=1,
+    eval_interval=100,
+    outdir="out",
+    train_max_episode_len=7,
+    step_hooks=[lambda env, agent, step: seen.append(sum(len(e) for e in agent.memory))],
 )
 report(
-    updates=agent.n_updates, loss_calls=agent.loss_calls, shapes=sorted(agent.shapes), left=len(agent.memory),
-    normalized=int(normalizer.count), env=[env.n_steps, env.n_resets], hooks=len(seen), scores=scores("out"),
-    files=files("out"), keys=keys(agent.get_statistics()),
+    updates=agent.n_updates,
+    loss_calls=agent.loss_calls,
+    shapes=sorted(agent.shapes),
+    left=len(agent.memory),
+    normalized=int(normalizer.count),
+    env=[env.n_steps, env.n_resets],
+    hooks=len(seen),
+    scores=scores("out"),
+    files=files("out"),
+    keys=keys(agent.get_statistics()),
 )

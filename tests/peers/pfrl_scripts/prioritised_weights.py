@@ -46,14 +46,29 @@ class OwnDQN(pfrl.agents.DoubleDQN):
 env, q_func = Walk(), q_network()
 buffer = OwnPrioritized(200, alpha=0.6, beta0=0.4, betasteps=100, num_steps=2, normalize_by_max=True)
 agent = OwnDQN(
-    q_func, torch.optim.Adam(q_func.parameters()), buffer, 0.9,
-    pfrl.explorers.ConstantEpsilonGreedy(0.2, env.action_space.sample), replay_start_size=40, minibatch_size=10,
-    update_interval=3, target_update_interval=30, clip_delta=False, batch_accumulator="sum",
+    q_func,
+    torch.optim.Adam(q_func.parameters()),
+    buffer,
+    0.9,
+    pfrl.explorers.ConstantEpsilonGreedy(0.2, env.action_space.sample),
+    replay_start_size=40,
+    minibatch_size=10,
+    update_interval=3,
+    target_update_interval=30,
+    clip_delta=False,
+    batch_accumulator="sum",
 )
 pfrl.experiments.train_agent_with_evaluation(
     agent, env, steps=150, eval_n_steps=None, eval_n_episodes=1, eval_interval=75, outdir="out", train_max_episode_len=8
 )
 report(
-    stored=len(buffer), updates=agent.optim_t, losses=agent.losses, samples=buffer.samples, errors=buffer.errors,
-    clipped=agent.weights <= 0.5, scores=scores("out"), files=files("out"), keys=keys(agent.get_statistics()),
+    stored=len(buffer),
+    updates=agent.optim_t,
+    losses=agent.losses,
+    samples=buffer.samples,
+    errors=buffer.errors,
+    clipped=agent.weights <= 0.5,
+    scores=scores("out"),
+    files=files("out"),
+    keys=keys(agent.get_statistics()),
 )

@@ -21,13 +21,24 @@ class Counting(pfrl.agents.DoubleDQN):
 
 def make():
     q_func = pfrl.nn.RecurrentSequential(
-        nn.Linear(4, 8), nn.ReLU(), nn.LSTM(input_size=8, hidden_size=8), nn.Linear(8, 3),
+        nn.Linear(4, 8),
+        nn.ReLU(),
+        nn.LSTM(input_size=8, hidden_size=8),
+        nn.Linear(8, 3),
         pfrl.q_functions.DiscreteActionValueHead(),
     )
     return Counting(
-        q_func, torch.optim.Adam(q_func.parameters()), pfrl.replay_buffers.EpisodicReplayBuffer(500), 0.9,
-        pfrl.explorers.ConstantEpsilonGreedy(0.2, Walk.action_space.sample), replay_start_size=40, minibatch_size=3,
-        update_interval=5, target_update_interval=20, episodic_update_len=4, recurrent=True,
+        q_func,
+        torch.optim.Adam(q_func.parameters()),
+        pfrl.replay_buffers.EpisodicReplayBuffer(500),
+        0.9,
+        pfrl.explorers.ConstantEpsilonGreedy(0.2, Walk.action_space.sample),
+        replay_start_size=40,
+        minibatch_size=3,
+        update_interval=5,
+        target_update_interval=20,
+        episodic_update_len=4,
+        recurrent=True,
     )
 
 
@@ -44,8 +55,14 @@ with batch.eval_mode():
     batch.observe(obs, 0.0, True, False)
     batch.stop_episode() if hasattr(batch, "stop_episode") else None
 report(
-    stored=[len(agent.replay_buffer), len(batch.replay_buffer)], updates=[agent.updates, batch.updates],
-    episodes=[agent.replay_buffer.n_episodes, batch.replay_buffer.n_episodes], optim=[agent.optim_t, batch.optim_t],
-    lengths=[agent.lengths, batch.lengths], inside=inside, reset=batch.test_recurrent_states is None,
-    scores=scores("one"), files=files("one"), keys=keys(agent.get_statistics()),
+    stored=[len(agent.replay_buffer), len(batch.replay_buffer)],
+    updates=[agent.updates, batch.updates],
+    episodes=[agent.replay_buffer.n_episodes, batch.replay_buffer.n_episodes],
+    optim=[agent.optim_t, batch.optim_t],
+    lengths=[agent.lengths, batch.lengths],
+    inside=inside,
+    reset=batch.test_recurrent_states is None,
+    scores=scores("one"),
+    files=files("one"),
+    keys=keys(agent.get_statistics()),
 )

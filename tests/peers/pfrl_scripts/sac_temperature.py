@@ -50,15 +50,35 @@ def burnin_action_func():
 q1, q2 = critic(), critic()
 adam = torch.optim.Adam
 agent = OwnSAC(
-    policy, q1, q2, adam(policy.parameters()), adam(q1.parameters()), adam(q2.parameters()),
-    pfrl.replay_buffers.ReplayBuffer(10**6), gamma=0.99, replay_start_size=40, gpu=None, minibatch_size=16,
-    burnin_action_func=burnin_action_func, entropy_target=-2, temperature_optimizer_lr=3e-4, initial_temperature=0.8,
+    policy,
+    q1,
+    q2,
+    adam(policy.parameters()),
+    adam(q1.parameters()),
+    adam(q2.parameters()),
+    pfrl.replay_buffers.ReplayBuffer(10**6),
+    gamma=0.99,
+    replay_start_size=40,
+    gpu=None,
+    minibatch_size=16,
+    burnin_action_func=burnin_action_func,
+    entropy_target=-2,
+    temperature_optimizer_lr=3e-4,
+    initial_temperature=0.8,
 )
 pfrl.experiments.train_agent_with_evaluation(
     agent, env, steps=100, eval_n_steps=None, eval_n_episodes=2, eval_interval=50, outdir="out"
 )
 report(
-    stored=len(agent.replay_buffer), updates=agent.n_policy_updates, q_calls=agent.q_calls, burnin=len(burnin),
-    temperature_calls=agent.temperature_calls, halved=agent.temperature < 0.5, t=agent.t,
-    saved=list(agent.saved_attributes), scores=scores("out"), files=files("out"), keys=keys(agent.get_statistics()),
+    stored=len(agent.replay_buffer),
+    updates=agent.n_policy_updates,
+    q_calls=agent.q_calls,
+    burnin=len(burnin),
+    temperature_calls=agent.temperature_calls,
+    halved=agent.temperature < 0.5,
+    t=agent.t,
+    saved=sorted(agent.saved_attributes),
+    scores=scores("out"),
+    files=files("out"),
+    keys=keys(agent.get_statistics()),
 )

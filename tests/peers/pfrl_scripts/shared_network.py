@@ -24,7 +24,7 @@ reader = make(pfrl.explorers.Greedy(), update_interval=10**9, target_update_inte
 envs = [Walk(6), Walk(8)]
 before = [parameter.clone() for parameter in q_func.parameters()]
 for _ in range(4):
-    for agent, env in zip((careful, curious), envs):
+    for agent, env in zip((careful, curious), envs, strict=False):
         obs, done = env.reset(), False
         while not done:
             obs, reward, done, _ = env.step(agent.act(obs))
@@ -34,9 +34,18 @@ reader.update(experiences)
 reader.replay_updater.update_if_necessary(7)
 reader.sync_target_network()
 careful.save("careful")
-changed = [not torch.equal(a, b) for a, b in zip(before, q_func.parameters())]
+changed = [not torch.equal(a, b) for a, b in zip(before, q_func.parameters(), strict=False)]
 report(
-    stored=len(buffer), updates=[careful.optim_t, curious.optim_t, reader.optim_t], t=[careful.t, curious.t, reader.t],
-    same=[careful.model is curious.model, careful.target_model is curious.target_model, curious.replay_buffer is buffer],
-    changed=changed, steps=[env.n_steps for env in envs], files=files("careful"), keys=keys(reader.get_statistics()),
+    stored=len(buffer),
+    updates=[careful.optim_t, curious.optim_t, reader.optim_t],
+    t=[careful.t, curious.t, reader.t],
+    same=[
+        careful.model is curious.model,
+        careful.target_model is curious.target_model,
+        curious.replay_buffer is buffer,
+    ],
+    changed=changed,
+    steps=[env.n_steps for env in envs],
+    files=files("careful"),
+    keys=keys(reader.get_statistics()),
 )

@@ -24,12 +24,13 @@ class OwnVectorEnv(pfrl.env.VectorEnv):
     def reset(self, mask=None):
         mask = np.zeros(self.num_envs) if mask is None else mask
         self.masks.append([bool(each) for each in mask])
-        self.last = [old if m else env.reset() for old, env, m in zip(self.last, self.envs, mask)]
+        self.last = [old if m else env.reset() for old, env, m in zip(self.last, self.envs, mask, strict=False)]
         return tuple(self.last)
 
     def step(self, actions):
         self.n_steps += 1
-        self.last, rewards, dones, infos = zip(*[env.step(a) for env, a in zip(self.envs, actions)])
+        steps = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
+        self.last, rewards, dones, infos = zip(*steps, strict=True)
         return self.last, rewards, dones, infos
 
     def seed(self, seeds):
@@ -51,8 +52,15 @@ def dqn(n_obs=4):
 if __name__ == "__main__":
     own, agent = OwnVectorEnv([5, 7, 9]), dqn()
     pfrl.experiments.train_agent_batch_with_evaluation(
-        agent, own, steps=90, eval_n_steps=None, eval_n_episodes=3, eval_interval=45, outdir="own",
-        eval_env=OwnVectorEnv([4, 4, 4]), max_episode_len=8,
+        agent,
+        own,
+        steps=90,
+        eval_n_steps=None,
+        eval_n_episodes=3,
+        eval_interval=45,
+        outdir="own",
+        eval_env=OwnVectorEnv([4, 4, 4]),
+        max_episode_len=8,
     )
     stacked = dqn(n_obs=8)
     env = pfrl.envs.MultiprocessVectorEnv([functools.partial(Walk, length) for length in (5, 7)])
@@ -60,7 +68,13 @@ if __name__ == "__main__":
     pfrl.experiments.train_agent_batch(stacked, env, steps=60, outdir="stacked")
     env.close()
     report(
-        stored=[len(agent.replay_buffer), len(stacked.replay_buffer)], updates=[agent.optim_t, stacked.optim_t],
-        masks=own.masks, steps=own.n_steps, shape=list(env.observation_space.shape), t=[agent.t, stacked.t],
-        scores=scores("own"), files=[files("own"), files("stacked")], keys=keys(agent.get_statistics()),
+        stored=[len(agent.replay_buffer), len(stacked.replay_buffer)],
+        updates=[agent.optim_t, stacked.optim_t],
+        masks=own.masks,
+        steps=own.n_steps,
+        shape=list(env.observation_space.shape),
+        t=[agent.t, stacked.t],
+        scores=scores("own"),
+        files=[files("own"), files("stacked")],
+        keys=keys(agent.get_statistics()),
     )
