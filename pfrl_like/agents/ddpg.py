@@ -70,8 +70,8 @@ class DDPG(OffPolicyActorCritic):
         replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
-        target_update_interval: Number of steps between updates of the target networks of policy and critic; must be a
-            multiple of `update_interval`.
+        target_update_interval: Number of steps between updates of the target networks of policy and critic, checked
+            after each step.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target

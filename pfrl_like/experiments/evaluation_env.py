@@ -11,12 +11,16 @@ from typing import Any
 SHARED_ENV = "the training environment"
 
 
-def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[AbstractContextManager[Any], str]:
+def choose_eval_env(
+    env: Any, eval_env: Any, *, agent: Any = None, vector: bool = False
+) -> tuple[AbstractContextManager[Any], str]:
     """Choose the evaluation environment: `eval_env`, a new environment, a copy of `env`, or `env` itself.
 
     Args:
         env: Training environment.
         eval_env: Evaluation environment that the user passed. If None, an environment is made from `env`.
+        agent: Agent. If one of its attributes is `env`, as in an agent that asks `env` for legal actions, it is
+            evaluated in `env` itself, between episodes.
         vector: True if `env` is a vector environment. It is used for evaluation only if it is also passed as
             `eval_env`, because an evaluation discards its running episodes.
 
@@ -30,6 +34,9 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     if eval_env is not None:
         is_shared = vector and is_same_env(env, eval_env)
         return contextlib.nullcontext(eval_env), SHARED_ENV if is_shared else "eval_env given"
+    in_training_env = contextlib.nullcontext(env), "the training environment, between episodes"
+    if not vector and any(is_same_env(env, value) for value in getattr(agent, "__dict__", {}).values()):
+        return in_training_env
     fresh = _make(env)
     if fresh is not None:
         _share_running_statistics(env, fresh)
@@ -40,7 +47,7 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         if vector:
             text = f"eval_env is None, and env ({type(env).__name__}) cannot be copied ({error!r})"
             raise ValueError(f"{text}: pass a single or a vector environment as eval_env") from error
-        return contextlib.nullcontext(env), "the training environment, between episodes"
+        return in_training_env
     _share_running_statistics(env, copied)
     return contextlib.nullcontext(copied), "deep copy of the training environment"
 

@@ -515,7 +515,7 @@ def evaluating(
     Returns:
         A function that takes the step at which training starts and returns the evaluator.
     """
-    env_context, choice = choose_eval_env(env, arguments["eval_env"], vector=vector)
+    env_context, choice = choose_eval_env(env, arguments["eval_env"], agent=arguments["agent"], vector=vector)
     options = evaluator_options(arguments, max_episode_len)
     with directory_lock(check_directory(arguments["outdir"])), env_context as chosen_env:
         yield lambda t: Evaluator(arguments["agent"], chosen_env, step_offset=t, env_choice=choice, **options)

@@ -128,7 +128,7 @@ def check_arguments(agent: Any) -> None:
     rules = [
         ("replay_start_size", start >= agent.minibatch_size, f"at least minibatch_size, {agent.minibatch_size}"),
         ("target_update_interval",
-         interval is None or interval % agent.update_interval == 0,
+         interval is None or interval % agent.update_interval == 0 or agent._acting_network_name == "policy",
          f"at least 1, and a multiple of update_interval, {agent.update_interval}"),
         ("target_update_method", agent.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),
         ("soft_update_tau", 0 < agent.soft_update_tau <= 1, "a number above 0, at most 1"),
