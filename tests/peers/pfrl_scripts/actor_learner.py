@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
-from parts import Walk, files, keys, q_network, report, scores
+from parts import Walk, files, keys, q_network, report
 from torch import multiprocessing as mp
 
 pfrl = import_module(sys.argv[1])
@@ -61,7 +61,6 @@ def main():
         updates=agent.optim_t,
         hooks=hooked,
         stored=len(buffer) >= 32,
-        columns=scores("out")["columns"],
         agent_files=files("agent"),
         keys=keys(agent.get_statistics()),
         error=exception_event.is_set(),
