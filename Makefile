@@ -27,8 +27,10 @@ pythons:
 	python3 .ci/pythons.py
 
 # PFRL 0.4 and d3rlpy 2.8, whose pins contradict ours and each other's: an environment of its own for each, in .peers.
+# PFRL's recurrent PPO makes floats of arrays of one number, which NumPy 2.4 refuses.
 peers:
 	python3 -m venv .peers/pfrl && .peers/pfrl/bin/python -m pip install -q -c constraints.txt torch==2.13.0 pfrl==0.4.0 packaging
+	.peers/pfrl/bin/python -m pip install -q numpy==2.3.5
 	python3 -m venv .peers/d3rlpy && .peers/d3rlpy/bin/python -m pip install -q torch==2.13.0 d3rlpy==2.8.1
 
 # 10,000 changed files, for loaders to read or to refuse.

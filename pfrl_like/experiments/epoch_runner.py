@@ -70,8 +70,8 @@ class EpochRunner:
             made from an id is closed at the end of `train`.
         outdir: Run directory. It is created if it does not exist.
         eval_env: Environment for evaluation, or its id. If None, a new environment is made from `env.spec`. If that is
-            impossible, a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. `run.json` records
-            the choice.
+            impossible, a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. An agent with an
+            attribute that is `env` is evaluated in `env` itself. `run.json` records the choice.
         eval_n_episodes: Number of episodes of the evaluation after every epoch. If 0, there are no evaluations.
         snapshot_interval: Number of epochs between snapshots.
         keep_snapshots: Number of snapshots to keep, in addition to `best`. A run can resume from each of them. If None,

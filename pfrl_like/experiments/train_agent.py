@@ -172,8 +172,8 @@ def train_agent_with_evaluation(
         eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `train_max_episode_len` is
             used.
         eval_env: Environment for evaluation, or its id. If None, a new environment is made from `env.spec`. If that is
-            impossible, a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. `run.json` records
-            the choice.
+            impossible, a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. An agent with an
+            attribute that is `env` is evaluated in `env` itself. `run.json` records the choice.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
             condition is disabled.
         step_hooks: Functions that are called as `hook(env, agent, t)` after every step.

@@ -54,7 +54,7 @@ report(
     updates=[first.optim_t, second.optim_t, third.optim_t],
     cumulative=[first.cumulative_steps, third.cumulative_steps],
     scores=[scores("first"), scores("second")],
-    agent=files("agent"),
+    agent_files=files("agent"),
     files=[files("first"), files("second")],
     snapshot_files=files("snapshot"),
     keys=keys(third.get_statistics()),
