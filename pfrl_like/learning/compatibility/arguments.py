@@ -121,7 +121,7 @@ def check_arguments(agent: Any) -> None:
     check_max_grad_norm(agent)
     interval = agent.target_update_interval
     if not (interval is None and agent._targets.schedule != "by interval"):
-        check_numbers_in(agent, target_update_interval=(1, None))
+        check_counts(target_update_interval=interval)
     start = agent.replay_start_size
     if not agent._is_offline:
         check_start(agent)

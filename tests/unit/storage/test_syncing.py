@@ -1,6 +1,7 @@
 """What is synced together has reached the disk at the end, and before anything that has to come later."""
 
 import errno
+import gc
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> Synced:
 
 
 def open_files() -> int:
+    gc.collect()  # earlier tests may have left open files
     return len(os.listdir("/proc/self/fd"))
 
 
