@@ -378,7 +378,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
         If no environment steps are counted (training on a dataset or in a learner process), this method also updates
         the target networks. It does so before an update of the parameters, every U updates. U is the number of updates
-        that the agent makes in `target_update_interval` steps.
+        that the agent makes in `target_update_interval` steps, rounded up.
 
         Args:
             experiences: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
@@ -523,7 +523,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     def _updates_per_sync(self) -> int:
         if self.target_update_interval is None:
             return sys.maxsize
-        return int(self.target_update_interval // self.update_interval * self.n_times_update)
+        return int(-(-self.target_update_interval // self.update_interval) * self.n_times_update)  # rounded up
 
     # Progress
 

@@ -127,7 +127,7 @@ def check_arguments(agent: Any) -> None:
         check_start(agent)
     rules = [
         ("replay_start_size", start >= agent.minibatch_size, f"at least minibatch_size, {agent.minibatch_size}"),
-        ("target_update_interval",
+        ("target_update_interval",  # as in PFRL, only of agents that act with a Q-function
          interval is None or interval % agent.update_interval == 0 or agent._acting_network_name == "policy",
          f"at least 1, and a multiple of update_interval, {agent.update_interval}"),
         ("target_update_method", agent.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),

@@ -301,3 +301,12 @@ def test_a_log_probability_of_each_component_is_refused() -> None:
     made = make_agent("SoftActorCritic", policy=nn.Sequential(nn.Linear(4, ACTION), Loose()))
     with pytest.raises(ValueError, match=r"log_prob of the policy's distribution has shape \(8, 2\)"):
         made.update(make_batch())
+
+
+@pytest.mark.parametrize(("update_interval", "interval"), [(2, 3), (4, 1), (2, 6)])
+def test_targets_of_ddpg_move_once_every_interval_whatever_the_updates(update_interval: int, interval: int) -> None:
+    agent = make_agent("DDPG", update_interval=update_interval, target_update_interval=interval)
+    moves, move = [], agent.sync_target_network
+    agent.sync_target_network = lambda: (moves.append(agent.t), move())
+    play_one(agent, ENV, 24)
+    assert moves == [*range(interval, 25, interval)]
