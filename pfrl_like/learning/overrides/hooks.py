@@ -250,9 +250,8 @@ def _checked_constructor(init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        if "features" not in vars(
-            self
-        ):  # a `__getattr__` slows all reads of attributes, so that other classes have none
+        # Other classes have no `__getattr__`, which slows all reads of attributes.
+        if "features" not in vars(self):
             type.__setattr__(type(self), "__getattr__", _missing_attribute)
 
     return construct
