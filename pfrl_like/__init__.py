@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 _MODULES = {module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")}
 #: The modules of the functions that can be imported from this package.
 _FUNCTIONS = {"load_agent": "zoo", "load_learnable": "ope", "make": "zoo"}
+#: Modules whose classes an error about an unknown name names.
+_OF_CLASSES = ("agents", "replay_buffers", "explorers", "q_functions", "policies")
 
 
 def __getattr__(name: str) -> Any:
@@ -62,6 +64,12 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"pfrl_like.{name}")
     if name in _FUNCTIONS:
         return getattr(importlib.import_module(f"pfrl_like.{_FUNCTIONS[name]}"), name)
+    if name[:1].isupper():  # a class; no other name imports anything
+        from pfrl_like.utils.old_names import missing_name
+
+        modules = {f"pfrl_like.{each}": importlib.import_module(f"pfrl_like.{each}") for each in _OF_CLASSES}
+        hint = next((f": use {path}.{name}" for path, each in modules.items() if name in each.__all__), "")
+        raise missing_name(__name__, name, hint)
     raise AttributeError(f"module 'pfrl_like' has no attribute {name!r}")
 
 

@@ -1,6 +1,8 @@
 """The interfaces of agents, and the saving of attributes."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -463,3 +465,16 @@ def test_an_abbreviated_name_is_explained_when_it_is_imported() -> None:
     with pytest.raises(AttributeError, match="'DuelDQN'; the nearest is 'DoubleDQN'"):
         agents.DuelDQN  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(agents, "__path") and "SAC" not in dir(agents)
+
+
+def test_a_class_is_named_with_its_module_when_it_is_imported_from_the_package() -> None:
+    with pytest.raises(ImportError, match="'pfrl_like' has no attribute 'DQN': use pfrl_like.agents.DQN"):
+        from pfrl_like import DQN  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(AttributeError, match="use pfrl_like.replay_buffers.ReplayBuffer"):
+        pfrl_like.ReplayBuffer  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(pfrl_like, "DQN") and not hasattr(pfrl_like, "Nothing")
+
+
+def test_the_package_and_names_that_are_no_classes_import_no_torch() -> None:
+    program = "import sys, pfrl_like; sys.exit(hasattr(pfrl_like, 'nothing') or 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
