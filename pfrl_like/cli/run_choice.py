@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pfrl_like.cli.options import STOPS, config_text, read_config
+from pfrl_like.cli.toml_values import to_toml
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import new_run_directory
 from pfrl_like.processes.rerun_request import rerun_request
@@ -23,8 +24,10 @@ def run_directory(root: str, options: Mapping[str, Any], made: Made, *, new: boo
     """Context in which this process is the only one that writes into a run directory.
 
     The directory is that of the newest unfinished run that has the same settings and that no other process has locked.
-    Without one, it is that of a finished run. Without one of these, or if `new` is True, it is a new directory, in
-    which `run.toml` is written. Yields the path, and True if the run is finished.
+    Without one, it is that of a finished run. Without one of these, it is that of a run that other options to stop than
+    these have ended, and which continues. Otherwise, or if `new` is True, it is a new directory. `run.toml` is written,
+    with the options to stop of this process. If there is an unfinished run with other settings, a new run gets a note.
+    Yields the path, and True if the run is finished.
 
     Args:
         root: Parent of the run directories.
@@ -37,33 +40,70 @@ def run_directory(root: str, options: Mapping[str, Any], made: Made, *, new: boo
         yield new_run_directory(root, *name), False
         return
     composition = json.dumps(made.plan.to_json())
-    wanted = {"composition": composition} | {name: options[name] for name in ("dataset", *STOPS)}
-    finished = None
-    for outdir in [] if new else _runs(root, wanted):
-        lock = contextlib.ExitStack()
-        if not _is_finished(outdir):
-            try:
-                lock.enter_context(directory_lock(outdir))
-            except CheckpointError:  # another process writes into this directory
-                continue
-        with lock:
-            if not _is_finished(outdir):  # another process may have finished it before it was locked
-                yield outdir, False
-                return
-        finished = finished or outdir
-    if finished is not None:
-        yield finished, True
-        return
+    content = config_text(options, made, composition).encode()
+    wanted = {"composition": composition, "dataset": options["dataset"]}
+    for outdir in [] if new else sorted(_runs(root, wanted), key=lambda outdir: _state(outdir, options)):
+        with contextlib.ExitStack() as lock:
+            if _state(outdir, options) != _FINISHED:
+                try:
+                    lock.enter_context(directory_lock(outdir))
+                except CheckpointError:  # another process writes into this directory
+                    continue
+            is_finished = _state(outdir, options) == _FINISHED  # perhaps by another process, before it was locked
+            if not is_finished:
+                atomic_write(os.path.join(outdir, CONFIG), content, durable=False)
+            yield outdir, is_finished
+            return
     outdir = new_run_directory(root, *name)
     with directory_lock(outdir):
-        content = config_text(options, made, composition)
-        atomic_write(os.path.join(outdir, CONFIG), content.encode(), durable=False)
+        atomic_write(os.path.join(outdir, CONFIG), content, durable=False)
+        made.plan.notes += [] if new else _differences(outdir)
         yield outdir, False
 
 
-def _is_finished(outdir: str) -> bool:
-    """True if a run has made its last step, or an option such as `--stop-at-score` has stopped it."""
-    return str(record_of(outdir).get("outcome", "")).startswith(("finished", "stopped"))
+def _differences(outdir: str) -> list[str]:
+    """Return a sentence about the newest unfinished run of the same agent, environment and seed with other settings.
+
+    Without such a run, the list is empty.
+
+    Args:
+        outdir: Directory of a new run, beside those of the others.
+    """
+    own = _values(outdir)
+    for other in _runs(os.path.dirname(outdir), {name: own[name] for name in ("agent", "env", "seed")}):
+        if other == outdir or _state(other, own) != _UNFINISHED:
+            continue
+        with contextlib.suppress(CheckpointError), directory_lock(other):  # another process may write into it
+            theirs = _values(other)
+            names = [name for name in own | theirs if own.get(name) != theirs.get(name) and name not in STOPS]
+            texts = [f"{name} = {to_toml(theirs.get(name)):.80}" for name in names] or ["those of another version"]
+            return [f"The unfinished run {other} has other settings: {', '.join(texts)}."]
+    return []
+
+
+def _values(outdir: str) -> dict[str, Any]:
+    """Return all options and settings in the `run.toml` of a run."""
+    config = read_config(os.path.join(outdir, CONFIG))
+    return {**config, **config["settings"], "settings": None, "composition": None}
+
+
+#: States of a run, in the order in which they are preferred. A run is stopped if options such as `--stop-at-score`
+#: have ended it, and other ones are wanted now. With the same ones, it is finished.
+_UNFINISHED, _FINISHED, _STOPPED = range(3)
+
+
+def _state(outdir: str, stops: Mapping[str, Any]) -> int:
+    """Return the state of a run.
+
+    Args:
+        outdir: Its directory.
+        stops: Options to stop that are wanted now. Other options are ignored.
+    """
+    outcome = str(record_of(outdir).get("outcome", ""))
+    if outcome.startswith("stopped"):
+        config = read_config(os.path.join(outdir, CONFIG))
+        return _FINISHED if all(config.get(name) == stops.get(name) for name in STOPS) else _STOPPED
+    return _FINISHED if outcome.startswith("finished") else _UNFINISHED
 
 
 def _runs(root: str, wanted: Mapping[str, Any]) -> list[str]:

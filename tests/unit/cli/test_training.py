@@ -174,8 +174,51 @@ def test_a_score_ends_a_run_which_then_counts_as_finished(folder: Path, capsys: 
     assert tomllib.loads((only_run(folder) / "run.toml").read_text())["stop_at_score"] == 1
     assert main([*TRAIN, *STEPS, *stops]) == 0
     assert "has finished before" in capsys.readouterr().out
-    assert main([*TRAIN, *STEPS, "--quiet", "--stop-at-score", "1e9"]) == 0
-    assert sorted(record["t"] for record in records(folder / "results")) == [first["t"], 60]
+
+
+def test_options_to_stop_are_no_settings_and_a_run_that_others_have_stopped_continues(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TRAIN, *STEPS, "--stop-at-score", "1"]) == 0
+    (first,) = records(folder / "results")
+    capsys.readouterr()
+    assert main([*TRAIN, *STEPS, "--stop-after", "9"]) == 0
+    assert f"resuming results/{only_run(folder).name}" in capsys.readouterr().out
+    (again,) = records(folder / "results")
+    assert (again["resumed"]["t"], again["t"], again["outcome"]) == (first["t"], 60, "finished")
+    config = tomllib.loads((only_run(folder) / "run.toml").read_text())
+    assert config["stop_after"] == 9 and "stop_at_score" not in config
+    for stops in ((), ("--stop-at-score", "1")):
+        assert main([*TRAIN, *STEPS, *stops]) == 0
+        assert "has finished before" in capsys.readouterr().out
+
+
+def test_a_finished_run_comes_before_one_that_other_options_have_stopped(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
+    assert main([*TRAIN, *FEW, "--quiet", "--new", "--stop-after", "1e-9"]) == 0
+    for stops in ((), ("--stop-after", "1e-9")):
+        assert main([*TRAIN, *FEW, *stops]) == 0
+        assert "has finished before" in capsys.readouterr().out
+
+
+def test_a_new_run_names_the_unfinished_run_and_its_other_settings(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TRAIN, *FEW, "--quiet", "--set", "lr=0.5"]) == 0
+    outdir = only_run(folder)
+    (outdir / RECORD).unlink()  # the run is unfinished
+    capsys.readouterr()
+    note = f"The unfinished run results/{outdir.name} has other settings: "
+    for options, text in (((), "steps = 2, lr = 0.5.\n"), (("--new",), ""), (("--seed", "1"), "")):
+        assert main([*TRAIN, "--steps", "3", *options]) == 0
+        out = capsys.readouterr().out
+        assert (note in out) == bool(text) and text in out
+    lock = WriterLock(str(outdir))
+    assert main([*TRAIN, "--steps", "4"]) == 0
+    lock.release()
+    assert note not in capsys.readouterr().out
 
 
 def test_a_time_ends_a_run_also_after_a_resume_from_its_config(
