@@ -11,7 +11,7 @@ from pfrl_like.utils.integers import takes_integral_floats
 
 
 class EvaluationHook(ABC):
-    """Base class of evaluation hooks.
+    """Base class of evaluation hooks. Runners that evaluate take them in `evaluation_hooks`.
 
     Attributes:
         support_train_agent: True if the hook supports `train_agent_with_evaluation`.
@@ -48,6 +48,10 @@ class EvaluationHook(ABC):
 class OptunaPrunerHook(EvaluationHook):
     """Reports the mean return of every evaluation to an Optuna trial. If the trial is pruned, the run ends.
 
+    Runners that evaluate take it in `evaluation_hooks`, except `train_agent_async`::
+
+        train_agent_with_evaluation(..., evaluation_hooks=[OptunaPrunerHook(trial)])
+
     Args:
         trial: `optuna.trial.Trial`.
 
@@ -77,8 +81,12 @@ class OptunaPrunerHook(EvaluationHook):
 class StopWithoutImprovement(EvaluationHook):
     """Ends training when the mean return has not reached a new maximum in several evaluations.
 
-    A resumed run continues to count, except after `train_agent_async`, which restores no hooks. To end training at a
-    score, pass `successful_score` to the runner.
+    Runners that evaluate take it in `evaluation_hooks`, `Made.train` too. To end training at a score, no hook is
+    needed: these runners have the argument `successful_score`::
+
+        train_agent_with_evaluation(..., evaluation_hooks=[StopWithoutImprovement(patience=10)], successful_score=475)
+
+    A resumed run continues to count, except after `train_agent_async`, which restores no hooks.
 
     Args:
         patience: Number of consecutive evaluations without a new maximum after which training ends.

@@ -17,7 +17,10 @@ from pfrl_like.utils.integers import takes_integral_floats
 
 
 class StepHook(ABC):
-    """Base class of step hooks. Any function that can be called as (env, agent, step) can be used instead."""
+    """Base class of step hooks. Any function that can be called as (env, agent, step) can be used instead.
+
+    Runners take them in `step_hooks`, `train_agent_async` in `global_step_hooks`.
+    """
 
     @abstractmethod
     def __call__(self, env: Any, agent: Any, step: int) -> Any:
@@ -42,13 +45,13 @@ class StepHook(ABC):
 class LinearInterpolationHook(StepHook):
     """Sets a value that changes linearly from step 1 to step `total_steps` and then stays constant.
 
-    Example that decays a learning rate::
+    Runners take it in `step_hooks`, `train_agent_async` in `global_step_hooks`. Example that decays a learning rate::
 
         def set_lr(env, agent, value):
             for group in agent.optimizer.param_groups:
                 group["lr"] = value
 
-        hook = LinearInterpolationHook(10**6, 1e-3, 0, set_lr)
+        train_agent(agent, env, 10**6, outdir, step_hooks=[LinearInterpolationHook(10**6, 1e-3, 0, set_lr)])
 
     Args:
         total_steps: Step at which `stop_value` is reached.
@@ -81,9 +84,10 @@ class LinearInterpolationHook(StepHook):
 class ScheduleHook(StepHook):
     """Sets an attribute of the agent that changes from step 1 to step `total_steps` and then stays constant.
 
-    Without `curve` the values are those of `LinearInterpolationHook`. Examples::
+    Without `curve` the values are those of `LinearInterpolationHook`. Runners take it in `step_hooks`,
+    `train_agent_async` in `global_step_hooks`. Examples::
 
-        ScheduleHook(10**6, 1e-3, 0, "optimizer.lr")
+        train_agent(agent, env, 10**6, outdir, step_hooks=[ScheduleHook(10**6, 1e-3, 0, "optimizer.lr")])
         ScheduleHook(10**5, 1.0, 0.05, "explorer.epsilon", curve=lambda progress: progress**0.5)
 
     An explorer that computes its own epsilon, such as `LinearDecayEpsilonGreedy`, overwrites the value: pass a
@@ -173,7 +177,7 @@ def _after(hold: float, progress: float) -> float:
 
 
 class TimedHook(ABC):
-    """Base class of hooks that act after some wall-clock time. A runner gets them as `hooks`.
+    """Base class of hooks that act after some wall-clock time. All runners take them in `hooks`.
 
     Args:
         seconds: Number of seconds.
@@ -210,6 +214,10 @@ class TimedHook(ABC):
 class StopAfter(TimedHook):
     """Ends training after some wall-clock time. The time that a resumed run has already used is included.
 
+    All runners take it in `hooks`, `Made.train` too::
+
+        train_agent(agent, env, 10**6, outdir, hooks=[StopAfter(hours=8)])
+
     Args:
         seconds: Number of seconds.
         minutes: Number of minutes, added to `seconds`.
@@ -232,6 +240,10 @@ class StopAfter(TimedHook):
 
 class SaveEvery(TimedHook):
     """Saves a checkpoint `<t>_checkpoint` at regular intervals of wall-clock time. A run can resume from it.
+
+    Runners take it in `hooks`, `Made.train` too::
+
+        train_agent(agent, env, 10**6, outdir, hooks=[SaveEvery(minutes=30)])
 
     `EpochRunner` and `train_agent_async(use_shared_memory=False)` reject this hook, because they cannot save between
     two steps.

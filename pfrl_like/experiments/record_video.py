@@ -89,7 +89,9 @@ def record_video(
 class RecordVideoEvery(StepHook):
     """Writes a video of the agent at regular intervals, as `<directory>/<step>.gif`.
 
-    All videos begin with the same random numbers, so that they can be compared.
+    All videos begin with the same random numbers, so that they can be compared. Runners take the hook in `step_hooks`::
+
+        train_agent(agent, env, 10**6, outdir, step_hooks=[RecordVideoEvery(100_000, "CartPole-v1", "videos")])
 
     Args:
         steps: Number of steps between videos.

@@ -1,5 +1,6 @@
 """Stock hooks: schedules, ends and checkpoints by the clock of the wall, patience."""
 
+import inspect
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,8 @@ from pfrl_like.agents import DQN
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import (
     LinearInterpolationHook,
+    OptunaPrunerHook,
+    RecordVideoEvery,
     SaveEvery,
     ScheduleHook,
     StopAfter,
@@ -191,3 +194,16 @@ def test_hooks_in_the_wrong_place_are_named(tmp_path):
 def test_a_run_too_short_for_an_update_is_warned_of_before_it(steps, warns, tmp_path, caplog):
     train_agent(small_dqn(noisy_env(0), replay_start_size=9), noisy_env(0), steps, tmp_path)
     assert ("no update will be made" in caplog.text) == warns
+
+
+@pytest.mark.parametrize(
+    ("argument", "hook"),
+    [
+        ("step_hooks", LinearInterpolationHook), ("step_hooks", ScheduleHook), ("step_hooks", RecordVideoEvery),
+        ("hooks", StopAfter), ("hooks", SaveEvery),
+        ("evaluation_hooks", StopWithoutImprovement), ("evaluation_hooks", OptunaPrunerHook),
+    ],
+)  # fmt: skip
+def test_the_docstring_of_a_stock_hook_shows_the_argument_that_takes_it(argument, hook):
+    assert f"in `{argument}`" in hook.__doc__ and f", {argument}=[{hook.__name__}(" in hook.__doc__
+    assert argument in inspect.signature(train_agent_with_evaluation).parameters
