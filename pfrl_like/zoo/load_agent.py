@@ -57,7 +57,8 @@ class LoadedAgent(BatchAgent):
     """A saved agent that acts without exploration. It does not learn, and its replay buffer and optimisers are empty.
 
     Actions are the same inside and outside of `eval_mode`. Observations may be lists. Numbers of float64 are cast to
-    float32, unless the agent has parameters of float64.
+    float32, unless the agent has parameters of float64. So are the integers of lists, unless the agent has an
+    `nn.Embedding`, which takes integers. Arrays of integers are left as they are.
 
     Args:
         agent: The agent. It is switched to evaluation.
@@ -71,8 +72,10 @@ class LoadedAgent(BatchAgent):
     def __init__(self, agent: Any) -> None:
         self.agent = agent
         agent.training = False
-        modules = (part for part in vars(agent).values() if isinstance(part, torch.nn.Module))
+        modules = [part for part in vars(agent).values() if isinstance(part, torch.nn.Module)]
         self._casts = all(param.dtype != torch.float64 for module in modules for param in module.parameters())
+        layers = (layer for module in modules for layer in module.modules())
+        self._casts_lists = not any(isinstance(layer, torch.nn.Embedding) for layer in layers)
 
     def __getattr__(self, name: str) -> Any:
         reason = f"{type(self).__name__} has no attribute {name!r}"
@@ -127,12 +130,14 @@ class LoadedAgent(BatchAgent):
         self.agent.batch_observe(arrays, batch_reward, batch_done, batch_reset, **keywords)
 
     def _as_array(self, obs: Any) -> Any:
-        """Return an observation as arrays, with float32 in place of float64. Tensors are left as they are."""
+        """Return an observation as arrays, with the dtype of the networks. Tensors are left as they are."""
         if isinstance(obs, Mapping):
             return {key: self._as_array(part) for key, part in obs.items()}
         if isinstance(obs, tuple):
             return tuple(map(self._as_array, obs))
         array = obs if isinstance(obs, torch.Tensor) else np.asarray(obs)
+        if self._casts_lists and isinstance(obs, list) and array.dtype.kind == "i":
+            array = array.astype(np.float64)
         return array.astype(np.float32) if self._casts and array.dtype == np.float64 else array
 
     def predict(self, observations: Any) -> Any:

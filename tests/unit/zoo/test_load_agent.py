@@ -364,6 +364,21 @@ def test_lists_and_numbers_of_float64_are_cast_to_the_dtype_of_the_networks(fold
     assert loaded.act(obs) == loaded.act(np.float64(obs)) == loaded.predict(np.array([obs]))[0] == expected
 
 
+def test_lists_of_integers_are_cast_but_not_to_another_shape_and_not_for_embeddings(folder: Path) -> None:
+    saved(folder)
+    loaded = load_agent(folder)
+    assert loaded.act([0, 1, 0, 0]) == loaded.act(np.float32([0, 1, 0, 0])) == loaded.predict([[0, 1, 0, 0]])[0]
+    with pytest.raises(ValueError, match=r"obs does not fit q_function; obs is \(1, 5\) of float32"):
+        loaded.act([0, 0, 0, 0, 0])
+    saved(folder, OBS["dict"])
+    loaded, obs = load_agent(folder), {"image": np.zeros((8, 8, 3), np.uint8), "bits": np.ones(4, np.int8)}
+    assert loaded.act(obs | {"vector": [0, 1, 0]}) == loaded.act(obs | {"vector": np.float32([0, 1, 0])})
+    for network, cast in ((torch.nn.Linear(1, 2), torch.float32), (torch.nn.Embedding(3, 2), torch.int64)):
+        agent = make_agent()
+        agent.other = network
+        assert torch.as_tensor(LoadedAgent(agent)._as_array([1])).dtype == cast
+
+
 def test_a_run_directory_is_rejected_with_the_names_of_its_agents(tmp_path: Path) -> None:
     for name in ("best", "20_checkpoint", "60_finish"):
         saved(tmp_path / name)
