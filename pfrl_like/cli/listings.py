@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from pfrl_like.cli.options import STOPS, make_of, options_of, read_config
+from pfrl_like.cli.options import STOPS, agent_of, argument_error, make_of, options_of, read_config
 from pfrl_like.cli.run_choice import CONFIG
 from pfrl_like.envs.make_env import installed_env_ids
 from pfrl_like.errors import CheckpointError
@@ -37,7 +37,9 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def print_list(arguments: argparse.Namespace) -> int:
-    """List agents, presets, datasets or environments."""
+    """List agents, presets, datasets, environments, or the names of an agent's settings."""
+    if arguments.agent is not None and arguments.kind != "settings":
+        raise argument_error("AGENT", f"got {arguments.agent!r}, expected none: only `list settings` takes an agent")
     if arguments.kind == "agents":
         print(f"{'agent':<29} {'learns':<12} {'actions':<20} class")
         for name, recipe in AGENTS.items():
@@ -53,6 +55,8 @@ def print_list(arguments: argparse.Namespace) -> int:
         for env_id, name in PACKAGED.items():
             print(f"{name:<20} {env_id}, in this package")
         print(_DATASETS)
+    elif arguments.kind == "settings":
+        print("\n".join([*agent_of("AGENT", arguments.agent)[1].keywords(), *presets.TRAINING]))
     else:
         print("\n".join(installed_env_ids()))
     return 0

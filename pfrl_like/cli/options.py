@@ -1,7 +1,9 @@
 """Options of commands as the arguments of `make`: names, numbers, settings, datasets, and files `run.toml`."""
 
 import argparse
+import functools
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +16,7 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import PfrlLikeError
 from pfrl_like.storage.atomic import read_bounded
 from pfrl_like.utils.checks import check_numbers
+from pfrl_like.zoo.agents import Recipe, find_agent
 from pfrl_like.zoo.make import PACKAGED, Made, make
 
 _DOWNLOADED = ("d4rl", "minari", "pybullet")
@@ -151,9 +154,36 @@ def make_of(options: Mapping[str, Any]) -> Made:
     except (ImportError, gymnasium.error.Error) as error:  # of the module of an environment
         raise argument_error("--env", error) from error
     except (ValueError, TypeError) as error:
-        argument = str(error).split(" ", 1)[0]  # messages begin with the name of the argument
+        argument = str(error).split(" ", 1)[0].removesuffix("_id")  # messages begin with the name of the argument
         option = argument if argument in _OPTIONS else "set" if settings else "agent"
         raise argument_error(f"--{option}", error) from error
+
+
+def agent_of(option: str, name: Any) -> tuple[str, Recipe]:
+    """Return what `find_agent` returns for the name of an agent.
+
+    Raises:
+        argparse.ArgumentError: If there is no such agent. The message names the option.
+    """
+    try:
+        return find_agent(name)
+    except (ValueError, TypeError) as error:
+        raise argument_error(option, error) from error
+
+
+#: Hints of errors for Python programs (regular expressions), and those for the command line in their place.
+_HINTS = {
+    r"pass (make_agent|given)=.*": "only a Python program can load this agent, see load_agent",
+    r"pass an MDPDataset": "pass --dataset",
+    r"pass 'next_row'.* as reward_convention": "a Python program can write it again, see MDPDataset.dump",
+    r" A run with checkpoint_freq saves .*": " With --new, a new run starts",
+    r"(; networks compute in float32|: evaluate it with agents|: export agent)\b.*": "",
+}
+
+
+def command_text(error: BaseException) -> str:
+    """Return the message of an error, with hints for the command line in place of those for Python programs."""
+    return functools.reduce(lambda text, hint: re.sub(*hint, text), _HINTS.items(), str(error))
 
 
 def argument_error(option: str, reason: Exception | str) -> argparse.ArgumentError:

@@ -19,7 +19,8 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "train an agent in an environment",
         """Trains an agent with the settings of its preset. Without --new, the command continues the newest unfinished
         run in --outdir that has the same settings, from its newest checkpoint. If all runs with these settings have
-        finished, nothing is trained. Exit status: 0 if all seeds finish, 1 if training fails, 2 for invalid options,
+        finished, nothing is trained. --stop-at-score and --stop-after are no such settings: a run that they have ended
+        continues under other ones. Exit status: 0 if all seeds finish, 1 if training fails, 2 for invalid options,
         130 after Ctrl-C, when each seed has saved a checkpoint.""",
         (
             "train --agent dqn --env CartPole-v1",
@@ -78,12 +79,13 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ),
     ),
     "list": (
-        "list agents, presets, datasets or installed environments",
-        """Lists the agents, the presets, the datasets, or the environments whose packages are installed. The line of an
+        "list agents, presets, datasets, installed environments, or the settings of an agent",
+        """Lists the agents, the presets, the datasets, the environments whose packages are installed, or the names of
+        the settings of AGENT: those of its parts, its constructor and the training. The line of an
         agent says how it learns (online: in an environment; asynchronous: in several processes; offline: from a
         dataset), and which actions it takes (discrete: Discrete; continuous: Box; any: also MultiDiscrete and
         MultiBinary). The settings of a tuned preset have scores of several seeds; those of an untuned one do not.""",
-        ("list agents", "list presets", "list envs"),
+        ("list agents", "list presets", "list envs", "list settings dqn"),
     ),
     "replay-crash": (
         "repeat an update that was rejected because of NaN or infinity",
@@ -147,7 +149,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (PfrlLikeError, OSError, argparse.ArgumentError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        from pfrl_like.cli.options import command_text  # imports torch
+
+        print(f"{parser.prog}: error: {command_text(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{parser.prog}: interrupted", file=sys.stderr)
@@ -205,8 +209,9 @@ def make_parser() -> argparse.ArgumentParser:
         text += "; default: that of --config"
         commands["show"].add_argument(name, metavar=name.upper(), nargs="?", help=text)
     _add_settings(commands["show"])
-    kinds = ("agents", "presets", "datasets", "envs")
+    kinds = ("agents", "presets", "datasets", "envs", "settings")
     commands["list"].add_argument("kind", choices=kinds, nargs="?", default="agents", help="default: agents")
+    commands["list"].add_argument("agent", metavar="AGENT", nargs="?", help="name of the agent of `list settings`")
     commands["completion"].add_argument("shell", choices=SHELLS, help="name of the shell")
     return parser
 
@@ -258,7 +263,7 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     add("--threads", metavar="N", type=_count, help="number of threads that torch uses; default: 1")
     add("--dataset", metavar="DATA", help="dataset of an offline agent: a name of `list datasets`, or a file")
     text = """replaces a setting of the preset; VALUE is TOML, for example 1e-4, true or [64, 64], or a single word; may
-    be repeated; an error for an unknown NAME lists all names"""
+    be repeated; `list settings AGENT` lists all names"""
     add("--set", metavar="NAME=VALUE", type=parse_setting, action="append", default=[], dest="settings", help=text)
     add("--config", metavar="FILE", help="run.toml of a run, whose settings are used; other options replace them")
 
@@ -272,13 +277,8 @@ def _add_training(command: argparse.ArgumentParser) -> None:
     add("--stop-at-score", metavar="S", type=_score, help=text)
     text = "end training after this time, the time before an interruption included (except of asynchronous agents)"
     add("--stop-after", metavar="MINUTES", type=_minutes, help=text)
-    add(
-        "--seeds",
-        metavar="N",
-        type=_count,
-        default=1,
-        help="train N seeds at once, the first is that of --seed; default: 1",
-    )
+    text = "train N seeds at once, the first is that of --seed; default: 1"
+    add("--seeds", metavar="N", type=_count, default=1, help=text)
     add("--jobs", metavar="N", type=_count, help="maximum number of seeds at once; default: number of cores")
     add("--outdir", metavar="DIR", default="results", help="parent of the run directories; default: results")
     add("--new", action="store_true", help="start a new run, even if there is one with the same settings")
@@ -304,12 +304,8 @@ def _add_saved_agents(commands: dict[str, Any]) -> None:
     add("--gamma", metavar="G", type=float, help="discount factor per step; default: that of the agent")
     add("--steps", metavar="N", type=_count, default=20_000, help="updates of fitted models; default: 20000")
     add("--seed", metavar="S", type=_seed, default=0, help="seed of all random streams; default: 0")
-    add(
-        "--estimators",
-        metavar="NAME",
-        nargs="+",
-        help=f"some of {', '.join(ESTIMATORS)}; default: all that are possible",
-    )
+    text = f"some of {', '.join(ESTIMATORS)}; default: all that are possible"
+    add("--estimators", metavar="NAME", nargs="+", help=text)
 
 
 def _add_diagnosis(commands: dict[str, Any]) -> None:

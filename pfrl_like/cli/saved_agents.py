@@ -78,7 +78,7 @@ def estimate(arguments: argparse.Namespace) -> int:
             warnings.simplefilter("ignore", UnreliableEstimateWarning)  # an estimate is printed with its warning
             estimates = evaluate_offline(agent, dataset, **options, show_progress=False)
     except (ValueError, TypeError) as error:
-        names = {"n_steps": "--steps", "gamma": "--gamma", "estimators": "--estimators"}
+        names = {"algo": "DIR", "n_steps": "--steps", "gamma": "--gamma", "estimators": "--estimators"}
         raise argument_error(names.get(str(error).split(" ", 1)[0], "--dataset"), error) from error
     for name, each in estimates.items():
         print(dataclasses.replace(each, estimator=name))  # the name that --estimators takes

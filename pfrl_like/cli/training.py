@@ -6,14 +6,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from pfrl_like.cli.options import argument_error, make_of, options_of
+from pfrl_like.cli.options import agent_of, argument_error, command_text, make_of, options_of
 from pfrl_like.cli.run_choice import run_directory
 from pfrl_like.errors import PfrlLikeError
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook
 from pfrl_like.experiments.hooks import StopAfter
 from pfrl_like.runs.loop import Terminated
 from pfrl_like.runs.run_files import RECORD, SCORES, column_of, record_of
-from pfrl_like.zoo.agents import AGENTS, find_agent
+from pfrl_like.zoo.agents import AGENTS
 from pfrl_like.zoo.make import Made
 
 #: Number of checkpoints of a run.
@@ -51,7 +51,7 @@ def train(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except (PfrlLikeError, OSError) as error:  # not status 2: other seeds may still finish
-        print(f"training failed in {outdir}: {error}", file=sys.stderr)
+        print(f"training failed in {outdir}: {command_text(error)}", file=sys.stderr)
         return 1
     if status == 0:
         print(f"score {_last_score(outdir)} in {outdir}", flush=True)
@@ -69,10 +69,7 @@ def _last_score(outdir: str) -> str:
 
 def _check_offline(agent: Any) -> None:
     """Raise `argparse.ArgumentError` if an agent does not learn from a dataset."""
-    try:
-        name, recipe = find_agent(agent)
-    except (ValueError, TypeError) as error:
-        raise argument_error("--agent", error) from error
+    name, recipe = agent_of("--agent", agent)
     if recipe.runner != "offline":
         names = ", ".join(name for name, recipe in AGENTS.items() if recipe.runner == "offline")
         raise argument_error("--agent", f"{name} learns online, use the command train; offline agents are {names}")

@@ -378,12 +378,12 @@ _SYNONYMS = {
 }  # fmt: skip
 
 
-def nearest_names(given: str, known: Iterable[str], cutoff: float = 0.0) -> str:
+def nearest_names(given: str, known: Iterable[str], cutoff: float = 0.0, n: int = 1) -> str:
     """Return the end of a message about the unknown name `given`: the known names that the user may mean.
 
     A name matches if other libraries call it `given`, or if only capitals differ. Otherwise, a name matches if it ends
     in the unknown name (for example `learning_rate` for `rate`), or if its initials do (for example `lr`). If no name
-    matches, return the most similar name, if its similarity (from 0 to 1, see `difflib`) is at least `cutoff`.
+    matches, return the `n` most similar names whose similarity (from 0 to 1, see `difflib`) is at least `cutoff`.
     """
     initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
     equal = [name for name in initials if name.lower() == given.lower()]
@@ -392,8 +392,8 @@ def nearest_names(given: str, known: Iterable[str], cutoff: float = 0.0) -> str:
     names = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
     if matches := sorted(names):
         return f": there {'is' if len(matches) == 1 else 'are'} {', '.join(map(repr, matches))}"
-    similar = difflib.get_close_matches(given, initials, n=1, cutoff=cutoff)
-    return "".join(f"; the nearest is {name!r}" for name in similar)
+    similar = difflib.get_close_matches(given, initials, n=n, cutoff=cutoff)
+    return f"; the nearest {'are' if similar[1:] else 'is'} {', '.join(map(repr, similar))}" if similar else ""
 
 
 def names_unknown_keywords(function: Function) -> Function:

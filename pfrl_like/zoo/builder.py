@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.env_values import action_size_of, space_kind
 from pfrl_like.zoo.composition import Call, evaluate, parts, variable
 from pfrl_like.zoo.names import resolve
@@ -105,6 +106,7 @@ def make_adam(params: Any, lr: float, eps: float = 1e-8, betas: Any = (0.9, 0.99
     """
     if lr_factor != 1:
         params = [{"params": params, "lr": lr * lr_factor, "lr_factor": lr_factor}]
+    check_numbers(0.0, lr=lr)
     options: dict[str, Any] = {} if eps == 1e-8 else {"eps": eps}
     options |= {} if tuple(betas) == (0.9, 0.999) else {"betas": tuple(betas)}
     return parts.torch.optim.Adam(params, lr=lr, **options)

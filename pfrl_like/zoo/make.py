@@ -137,7 +137,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
         ValueError: If there is no such agent or environment, the agent does not fit the environment's spaces, or a
             setting of training is out of range or not read. If observations or actions do not fit a module that is
             passed. If the settings are too large to be saved beside the agent.
-        TypeError: If a setting is unknown (the message contains the most similar one), or has no effect beside the
+        TypeError: If a setting is unknown (the message contains the most similar ones), or has no effect beside the
             others, for example `lr` beside `optimizer`. If a setting that stands for a module is no module, or if the
             output of a module has the wrong type.
     """
@@ -207,7 +207,8 @@ def _check_settings(name: str, recipe: Recipe, settings: Mapping[str, Any]) -> N
     known = [*recipe.keywords(), *TRAINING]
     for key in settings:
         if key not in known:
-            raise TypeError(f"{name} has no setting {key!r}{nearest_names(key, known)}. Settings: {', '.join(known)}")
+            nearest = nearest_names(key, known, cutoff=0.6, n=3)
+            raise TypeError(f"{name} has no setting {key!r}{nearest}. `pfrl-like list settings {name}` lists all")
 
 
 def _without_variant(env: Any) -> tuple[Any, str]:
@@ -329,7 +330,7 @@ PACKAGED = {"CartPole-v1": "cartpole", "Pendulum-v1": "pendulum"}
 def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any], features: Any) -> Any:
     if recipe.runner != "offline":
         if dataset is not None:
-            raise ValueError(f"dataset is given, but {recipe.class_name} learns online: expected None")
+            raise ValueError(f"dataset is given, but {recipe.class_name} learns online: leave it out")
         return None
     dataset = PACKAGED.get(env_name) if dataset is None else dataset
     if dataset is None:

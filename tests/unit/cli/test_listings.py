@@ -31,6 +31,18 @@ def test_agents_presets_and_datasets_are_listed(capsys: pytest.CaptureFixture[st
     assert "pendulum             Pendulum-v1, in this package\n" in datasets and "d4rl:NAME" in datasets
 
 
+def test_the_settings_of_an_agent_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    names = printed(capsys, "list", "settings", "dqn").split()
+    assert {"hidden_sizes", "target_update_interval", "n_envs"} <= {*names}
+    for words, text in (
+        ("settings dqnn", "agent is 'dqnn'"),
+        ("settings", "agent is None"),
+        ("agents dqn", "got 'dqn'"),
+    ):
+        assert main(["list", *words.split()]) == 2
+        assert f"argument AGENT: {text}" in capsys.readouterr().err
+
+
 def test_only_the_newest_versions_of_installed_environments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     ids = printed(capsys, "list", "envs").split()
     assert {"CartPole-v1", "Pendulum-v1"} <= {*ids} and "CartPole-v0" not in ids

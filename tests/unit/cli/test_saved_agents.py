@@ -8,14 +8,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from cli_parts import TRAIN
 from PIL import Image
 
+import pfrl_like
+from pfrl_like.agents import DQN
 from pfrl_like.cli import environment, main, saved_agents
 from pfrl_like.cli.environment import environment_of
 from pfrl_like.cli.saved_agents import agent_directory
+from pfrl_like.explorers import Greedy
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.zoo.composition import Given, parts
 from pfrl_like.zoo.load_agent import LoadedAgent, load_agent
 
@@ -185,6 +191,27 @@ def test_ope_prints_estimates(trained: Path, capsys: pytest.CaptureFixture[str])
     assert main(["ope", str(trained), "--dataset", "nothing.h5"]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert "argument --estimators: " in errors[0] and "argument --dataset: nothing.h5: " in errors[1]
+
+
+def test_hints_for_python_programs_are_not_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    q_function = torch.nn.Sequential(torch.nn.Linear(4, 2), DiscreteActionValueHead())
+    pfrl_like.make("dqn", "CartPole-v1", q_function=q_function).agent.save("with_object")
+    assert main(["evaluate", "with_object"]) == 2
+    line = capsys.readouterr().err
+    expected = "that the caller passed to make: only a Python program can load this agent, see load_agent"
+    assert line == f"python -m pfrl_like: error: with_object: needs objects {expected}\n"
+    DQN(q_function, torch.optim.SGD(q_function.parameters(), 0.1), ReplayBuffer(None), 0.9, Greedy()).save("of_script")
+    assert main(["evaluate", "of_script"]) == 2
+    assert capsys.readouterr().err.endswith(": only a Python program can load this agent, see load_agent\n")
+    pfrl_like.make("drqn", "CartPole-v1", hidden_sizes=[8]).agent.save("recurrent")
+    assert main(["ope", "recurrent", "--dataset", "cartpole"]) == 2
+    assert capsys.readouterr().err.endswith("argument DIR: algo is a recurrent DQN\n")
+    np.savez("data.npz", observations=np.zeros((2, 4)), actions=[0, 1], rewards=[0, 0], terminals=[0, 1])
+    assert main(["ope", "recurrent", "--dataset", "data.npz"]) == 2
+    assert capsys.readouterr().err.endswith(": a Python program can write it again, see MDPDataset.dump\n")
+    pfrl_like.make("decision_transformer", "Pendulum-v1", hidden_size=8).agent.save("transformer")
+    assert main(["export", "transformer", "policy.pt"]) == 2
+    assert capsys.readouterr().err.endswith("so the agent cannot be exported\n")
 
 
 def test_export_writes_a_policy(trained: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -128,7 +129,10 @@ def test_a_config_trains_again_and_options_replace_its_values(folder: Path) -> N
         ((*TRAIN, "--set", "stop_after=1"), "argument --set: stop_after is no setting, use the option --stop-after"),
         (("train", "--config", "stop.toml"), "argument --config: stop_after is 0, expected a positive number"),
         ((*TRAIN, "--set", "lrr=1"), "argument --set: dqn has no setting 'lrr'; the nearest is 'lr'"),
-        ((*TRAIN, "--dataset", "pendulum"), "argument --dataset: dataset is given, but DQN learns online"),
+        ((*TRAIN, "--set", "lr=high"), "argument --set: lr is 'high' (str), expected a finite number"),
+        ((*TRAIN, "--env", "CartPole-v1@fast"), "argument --env: env_id is 'CartPole-v1@fast'"),
+        ((*TRAIN, "--dataset", "pendulum"), "argument --dataset: dataset is given, but DQN learns online: leave"),
+        (("fit", "--agent", "cql", "--env", "MountainCarContinuous-v0"), "CQL learns from data: pass --dataset"),
         ((*FIT, "--dataset", "nothing.npz", "--env", "Pendulum-v1"), "argument --dataset: nothing.npz: "),
         ((*FIT, "--dataset", "nothing.npz"), "the option --env is required"),
         (
@@ -251,6 +255,18 @@ def test_failed_training_has_status_1_and_one_line(folder: Path, capsys: pytest.
     assert main([*TRAIN, *STEPS, "--set", "lr=1e30"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"training failed in results/{only_run(folder).name}: ")
+
+
+def test_a_run_without_a_checkpoint_that_can_be_loaded_names_the_option_new(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
+    outdir = only_run(folder)
+    (outdir / RECORD).unlink()  # the run is unfinished
+    for path in outdir.glob("*/run"):
+        shutil.rmtree(path)
+    assert main([*TRAIN, *FEW, "--quiet"]) == 1
+    assert capsys.readouterr().err.endswith(". With --new, a new run starts\n")
 
 
 def test_a_directory_that_cannot_be_written_has_status_1(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
