@@ -16,7 +16,7 @@ import re
 import shutil
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,14 +77,14 @@ class Job(NamedTuple):
         }  # fmt: skip
 
 
-def settings_of(agent: str, env_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings: those of training, the preset's, and the changed ones."""
-    return {**presets.TRAINING, **presets.preset(agent, env_id), **changes}
+def settings_of(agent: str, env_id: str, changes: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
+    """All settings: those of training, the preset's, and the changed ones; see `presets.preset` for `without`."""
+    return {**presets.TRAINING, **presets.preset(agent, env_id, without=without), **changes}
 
 
-def fingerprint(agent: str, env_id: str, changes: Mapping[str, Any]) -> str:
+def fingerprint(agent: str, env_id: str, changes: Mapping[str, Any], without: Collection[str] = ()) -> str:
     """Tells results of other settings apart; settings of training with their usual values are left out."""
-    settings = settings_of(agent, env_id, changes).items()
+    settings = settings_of(agent, env_id, changes, without).items()
     own = {name: value for name, value in settings if name not in presets.TRAINING or value != presets.TRAINING[name]}
     text = json.dumps([own, scores.EPISODES], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -126,10 +126,27 @@ def read_results(path: Path) -> list[Line]:
     return [line for line in lines if "invalid" not in line]
 
 
+def fingerprints_of(trial: Trial) -> set[str]:
+    """Of a trial with the preset as it is, and as it was before a trial became the preset."""
+    preset = presets.preset(trial.agent, trial.env_id)
+    became = [
+        each.changes
+        for each in trials_of(trial.agent, trial.env_id)
+        if all(name in preset and preset[name] == value for name, value in each.changes.items())
+    ]
+    return {fingerprint(trial.agent, trial.env_id, trial.changes, without) for without in ((), *became)}
+
+
 def trial_lines(lines: list[Line], trial: Trial) -> list[Line]:
-    """The lines of a trial, one for each seed."""
+    """The lines of a trial, one for each seed. Those of a preset that has changed since do not count."""
+    known = fingerprints_of(trial)
+    return _of_seeds(line for line in _recorded(lines, trial) if line["settings"] in known)
+
+
+def _recorded(lines: list[Line], trial: Trial) -> list[Line]:
+    """The lines of a trial, whatever the preset was."""
     wanted = [trial.agent, trial.env_id, trial.name, dict(trial.changes)]
-    return _of_seeds(line for line in lines if [line["agent"], line["env"], line["trial"], line["changes"]] == wanted)
+    return [line for line in lines if [line["agent"], line["env"], line["trial"], line["changes"]] == wanted]
 
 
 def score_lines(lines: list[Line], agent: str, env_id: str, changes: Mapping[str, Any] | None = None) -> list[Line]:
@@ -223,7 +240,7 @@ def seconds_of(lines: list[Line], job: Job) -> float:
 
 
 def table(lines: list[Line]) -> list[str]:
-    """The trials, and which of them has become the preset."""
+    """The trials, which of them has become the preset, and of which the preset has changed since."""
     rows = [TITLES, "| --- " * 7 + "|"]
     for trial in TRIALS:
         own = trial_lines(lines, trial)
@@ -231,8 +248,10 @@ def table(lines: list[Line]) -> list[str]:
         mean = f"{statistics.fmean(found):.1f}" if found else ""
         taken = "yes" if chosen(lines, trial.agent, trial.env_id) == trial else ""
         changes = f"`{json.dumps(trial.changes)}`"
-        cells = (trial.env_id, trial.agent, trial.name, changes, f"{len(found)} of {len(TRIAL_SEEDS)}", mean, taken)
-        rows += [f"| {' | '.join(cells)} |"] if own else []
+        n_stale = len(_of_seeds(_recorded(lines, trial))) - len(own)
+        seeds = f"{len(found)} of {len(TRIAL_SEEDS)}" + (f", {n_stale} of an earlier preset" if n_stale else "")
+        cells = (trial.env_id, trial.agent, trial.name, changes, seeds, mean, taken)
+        rows += [f"| {' | '.join(cells)} |"] if own or n_stale else []
     return rows
 
 

@@ -14,7 +14,7 @@ import fnmatch
 import functools
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ class Description:
     source: str
 
 
-def preset(agent: str, env_id: str | None, spaces: "Spaces | None" = None) -> dict[str, Any]:
+def preset(agent: str, env_id: str | None, spaces: "Spaces | None" = None, without: Collection[str] = ()) -> Table:
     """Return the settings of an agent for an environment: those of its builder, its constructor, and of `TRAINING`.
 
     Settings of the agent's group come first, then those of the agent; in both those of `defaults.toml`, then of the
@@ -94,11 +94,13 @@ def preset(agent: str, env_id: str | None, spaces: "Spaces | None" = None) -> di
             environment has no id.
         spaces: Spaces of the environment, which tell images from vectors if the environment is not known. None for
             vectors.
+        without: Settings that are left out of the agent's own table of the environment. Those of other tables replace
+            them.
 
     Raises:
         ValueError: If there is no such agent or variant.
     """
-    merged = copy.deepcopy(_merged(agent, env_id, spaces))
+    merged = copy.deepcopy(_merged(agent, env_id, spaces, without))
     return {key: value for key, value in merged.items() if key not in _NOTES}
 
 
@@ -157,11 +159,12 @@ def _named() -> Iterator[tuple[str, str, str]]:
                 yield from ((shown, any_id, name) for name in names if {name, group} & tables[env_id].keys())
 
 
-def _merged(agent: str, env_id: str | None, spaces: "Spaces | None") -> Table:
-    """Return settings and notes of an agent for an environment."""
+def _merged(agent: str, env_id: str | None, spaces: "Spaces | None", without: Collection[str] = ()) -> Table:
+    """Return settings and notes of an agent for an environment. For `without`, see `preset`."""
     defaults, family = _file("defaults"), _family(agent, env_id)
     kind = family.get("kind") or _kind(spaces)
     task = _task(agent, family, env_id)
+    task = task | {agent: {key: value for key, value in task.get(agent, {}).items() if key not in without}}
     merged: Table = {"source": family.get("source", defaults["source"])}
     for name in (_group_of(agent), agent):
         for section in (defaults["all"], defaults[kind], family.get("family", {}), task):

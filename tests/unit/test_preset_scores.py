@@ -88,6 +88,27 @@ def test_lines_of_changed_trials_and_of_other_settings_do_not_count(preset_score
     assert preset_scores.score_lines(as_it_is, AGENT, ENV_ID) == as_it_is
 
 
+def test_trials_of_an_edited_preset_are_stale_and_the_table_says_so(
+    preset_scores: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, preset = trial_lines(preset_scores, 400.0, 500.0), preset_scores.presets.preset
+    assert "earlier" not in "".join(preset_scores.table(lines))
+    monkeypatch.setattr(preset_scores.presets, "preset", lambda *a, **k: preset(*a, **k) | {"gamma": 0.5})
+    assert preset_scores.chosen(lines, AGENT, ENV_ID) is None
+    assert len(preset_scores.missing_trials(lines, AGENT, ENV_ID)) == 6
+    assert preset_scores.table(lines)[-1].endswith("| 0 of 3, 3 of an earlier preset |  |  |")
+    again = [*lines, *trial_lines(preset_scores, 300.0)]
+    assert [job.trial for job in preset_scores.missing_trials(again, AGENT, ENV_ID)] == ["1 steps"] * 3
+    assert "| 3 of 3 | 300.0 |" in preset_scores.table(again)[-2]
+
+
+def test_trials_are_not_stale_because_one_of_them_has_become_the_preset(script: Any) -> None:
+    module = script("preset_scores")
+    lines = module.read_results(module.RESULTS)
+    assert module.chosen(lines, AGENT, ENV_ID).changes == {"num_steps": 3, "lr": 1e-3, "alpha": 0.5}
+    assert module.presets.preset(AGENT, ENV_ID, without=["lr"])["lr"] == module.presets.preset("dqn", ENV_ID)["lr"]
+
+
 def test_new_setting_of_training_with_its_usual_value_leaves_the_fingerprint(
     preset_scores: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

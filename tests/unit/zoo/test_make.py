@@ -154,7 +154,7 @@ def test_a_time_limit_replaces_that_of_the_environment() -> None:
     ("agent", "settings", "error", "text"),
     [
         ("dqn", {"batchsize": 8}, TypeError, "'batchsize'; the nearest are 'minibatch_size', 'batch_states'. "),
-        ("dqn", {"foo": 1}, TypeError, "dqn has no setting 'foo'. `pfrl-like list settings dqn` lists all$"),
+        ("dqn", {"foo": 1}, TypeError, "dqn has no setting 'foo'. `pfrl-like list settings dqn` lists all"),
         ("dqn", {"learning_rate": 1e-3}, TypeError, "dqn has no setting 'learning_rate'; the nearest is 'lr'"),
         ("dqn", {"hidden_size": 3}, TypeError, "the nearest is 'hidden_sizes'"),
         ("dqm", {}, ValueError, "the nearest is 'dqn'"),
