@@ -183,7 +183,7 @@ _HINTS = {
 
 def command_text(error: BaseException) -> str:
     """Return the message of an error, with hints for the command line in place of those for Python programs."""
-    return functools.reduce(lambda text, hint: re.sub(*hint, text), _HINTS.items(), str(error))
+    return functools.reduce(lambda text, hint: re.sub(hint[0], hint[1], text), _HINTS.items(), str(error))
 
 
 def argument_error(option: str, reason: Exception | str) -> argparse.ArgumentError:

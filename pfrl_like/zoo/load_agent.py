@@ -135,7 +135,7 @@ class LoadedAgent(BatchAgent):
             return {key: self._as_array(part) for key, part in obs.items()}
         if isinstance(obs, tuple):
             return tuple(map(self._as_array, obs))
-        array = obs if isinstance(obs, torch.Tensor) else np.asarray(obs)
+        array: Any = obs if isinstance(obs, torch.Tensor) else np.asarray(obs)
         if self._casts_lists and isinstance(obs, list) and array.dtype.kind == "i":
             array = array.astype(np.float64)
         return array.astype(np.float32) if self._casts and array.dtype == np.float64 else array
