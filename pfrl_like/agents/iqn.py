@@ -2,16 +2,19 @@
 
 import logging
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pfrl_like.action_value import ImplicitQuantileActionValue
-from pfrl_like.agents.dqn import DQN
+from pfrl_like.agents.dqn import DQN, action_values
+from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
-from pfrl_like.functions.losses import quantile_huber_of_pairs, weighted_mean
+from pfrl_like.functions.losses import quantile_huber_of_pairs, td_target, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
+from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.q_functions.quantile_q_functions import CosineBasisLinear as CosineBasisLinear
 from pfrl_like.q_functions.quantile_q_functions import ImplicitQuantileQFunction as ImplicitQuantileQFunction
 from pfrl_like.q_functions.quantile_q_functions import (
@@ -84,6 +87,10 @@ class IQN(DQN):
     """
 
     value_type = ImplicitQuantileActionValue
+    #: Numbers of fractions, as PFRL names them.
+    quantile_thresholds_N = property(attrgetter("_thresholds.N"))
+    quantile_thresholds_N_prime = property(attrgetter("_thresholds.N_prime"))
+    quantile_thresholds_K = property(attrgetter("_thresholds.K"))
 
     def __init__(
         self,
@@ -132,9 +139,50 @@ class IQN(DQN):
         for part in sampling:
             part.set_thresholds(**n_fractions)
 
+    @property
+    def _thresholds(self) -> Any:
+        parts = [*self.model.modules()]
+        return next(part.thresholds for part in parts if isinstance(part, ImplicitQuantileQFunction))
+
     def _value(self, obs: Any, active: Any = None) -> Any:
         value = super()._value(obs, active)
         return value.at_even_fractions() if self.act_deterministically and not self.training else value
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Compute the loss of `DQN.loss`, or that of quantiles and targets whose methods a subclass overrides."""
+        methods = {"_compute_y_and_taus", "_compute_target_values"} & self._overridden_hooks
+        if not methods or ("_compute_loss" in self._overridden_hooks and self._override_batch is None):
+            return super().loss(batch)
+        columns = ColumnsOfBatch(batch, self.gamma)
+        y, taus = self._compute_y_and_taus(columns)
+        with torch.no_grad():
+            t = self._compute_target_values(columns)
+        losses = quantile_huber_of_pairs(y, t, taus).mean(2).sum(1)
+        loss, q = weighted_mean(losses, batch.weight, self.batch_accumulator), y.detach().mean(1)
+        return loss, (t.mean(1) - q).abs(), {"loss": loss.detach(), "q": q}
+
+    def _compute_y_and_taus(self, exp_batch: Any) -> tuple[Tensor, Tensor]:
+        """Return the predicted quantiles of the actions, [B, N], and their fractions, [B, N].
+
+        Args:
+            exp_batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
+        """
+        batch = to_batch(exp_batch)
+        value = action_values(self.model, batch)
+        taus = value.draw(value.thresholds.N)
+        return value(taus).evaluate_actions_as_quantiles(batch.action), taus
+
+    def _compute_target_values(self, exp_batch: Any) -> Tensor:
+        """Return the quantiles of the targets, [B, N'].
+
+        Args:
+            exp_batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
+        """
+        batch = to_batch(exp_batch)
+        value = action_values(self.target_model, batch, next=True)
+        action = value.greedy_actions if self.next_action is None else self.next_action(self.model, batch)
+        quantiles = value(value.draw(value.thresholds.N_prime)).evaluate_actions_as_quantiles(action)
+        return td_target(batch.reward[:, None], batch.discount[:, None], quantiles)
 
 
 # PFRL's functions, for code that was written for PFRL

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from pfrl_like.runs.loop import Clock
-from pfrl_like.utils.checks import check_counts, check_function, check_numbers, nearest_names
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_function, check_numbers, nearest_names
 
 
 class StepHook(ABC):
@@ -54,21 +53,20 @@ class LinearInterpolationHook(StepHook):
         train_agent(agent, env, 10**6, outdir, step_hooks=[LinearInterpolationHook(10**6, 1e-3, 0, set_lr)])
 
     Args:
-        total_steps: Step at which `stop_value` is reached.
+        total_steps: Step at which `stop_value` is reached; it may have a fraction.
         start_value: Value at step 1.
         stop_value: Value at step `total_steps` and at all later steps.
         setter: Function that is called as `setter(env, agent, value)` at every step.
 
     Raises:
         ValueError: If `total_steps` is below 1.
-        TypeError: If `total_steps` is not an integer.
+        TypeError: If `total_steps` is not a number.
     """
 
-    @takes_integral_floats
     def __init__(
-        self, total_steps: int, start_value: float, stop_value: float, setter: Callable[[Any, Any, Any], Any]
+        self, total_steps: float, start_value: float, stop_value: float, setter: Callable[[Any, Any, Any], Any]
     ) -> None:
-        check_counts(total_steps=total_steps)
+        check_numbers(1, total_steps=total_steps)
         self.total_steps, self.start_value, self.stop_value, self.setter = total_steps, start_value, stop_value, setter
 
     def __call__(self, env: Any, agent: Any, step: int) -> None:
@@ -95,7 +93,7 @@ class ScheduleHook(StepHook):
     such as "explorer.epsilon", can be set there.
 
     Args:
-        total_steps: Step at which `stop_value` is reached.
+        total_steps: Step at which `stop_value` is reached; it may have a fraction.
         start_value: Value at step 1.
         stop_value: Value at step `total_steps` and at all later steps.
         attribute: Name of the attribute, with dots for attributes of parts: "gamma", "explorer.epsilon". A name such as
@@ -108,13 +106,12 @@ class ScheduleHook(StepHook):
     Raises:
         ValueError: If the agent has no such attribute, at the first step, if `total_steps` is less than 1, or if `hold`
             is out of range or given together with `curve`.
-        TypeError: If `total_steps` is not an integer, or a value is not a number.
+        TypeError: If `total_steps` or a value is not a number.
     """
 
-    @takes_integral_floats
     def __init__(
         self,
-        total_steps: int,
+        total_steps: float,
         start_value: float,
         stop_value: float,
         attribute: str,
@@ -122,7 +119,7 @@ class ScheduleHook(StepHook):
         curve: Callable[[float], float] | None = None,
         hold: float = 0.0,
     ) -> None:
-        check_counts(total_steps=total_steps)
+        check_numbers(1, total_steps=total_steps)
         check_numbers(start_value=start_value, stop_value=stop_value, hold=hold)
         check_function(optional=True, curve=curve)
         if not 0 <= hold < 1 or (hold and curve is not None):

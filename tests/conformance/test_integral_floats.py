@@ -12,7 +12,7 @@ from pfrl_interface import FACTS, found
 from registry import KINDS, arguments_of
 
 from pfrl_like import agents, collections, envs, experiments, replay_buffers, wrappers
-from pfrl_like.experiments import evaluator, hooks
+from pfrl_like.experiments import evaluator
 from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.replay_buffer import ReplayUpdater
 from pfrl_like.utils.integers import takes_integral_floats
@@ -106,7 +106,6 @@ def made(tmp_path: Path) -> dict[tuple[str, str], Make]:
         ("PrioritizedReplayBuffer", "num_steps"): lambda n: buffers.PrioritizedReplayBuffer(10, num_steps=n),
         ("RandomAccessQueue", "maxlen"): lambda n: collections.RandomAccessQueue(maxlen=n),
         ("PrioritizedBuffer", "capacity"): lambda n: collections.PrioritizedBuffer(n),
-        ("LinearInterpolationHook", "total_steps"): lambda n: hooks.LinearInterpolationHook(n, 1, 0, print),
         ("ContinuingTimeLimit", "max_episode_steps"): lambda n: wrappers.ContinuingTimeLimit(env, n),
         ("EmpiricalNormalization", "until"): lambda n: EmpiricalNormalization(3, until=n),
         ("VectorFrameStack", "k"): lambda n: wrappers.VectorFrameStack(envs.SerialVectorEnv([env]), n),

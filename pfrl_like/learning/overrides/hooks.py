@@ -64,7 +64,6 @@ _OBSERVED_ONE = "obs, reward, done, reset"
 _VALUES = "greedy_actions(obs, action_mask, active)"
 _ACTORS = "setup_actor_learner_training"
 _NEXT_ACTION = "next_action(q_function, batch), or loss(batch)"
-_LOSS = "loss(batch) for another loss, or learn(batch) for another update,"
 _TARGETS = "target(value, next_value, bootstrap, batch) for other targets, or loss(batch)"
 _ROLLOUT = "is_due() for another time, or update_from_rollout() for another update,"
 _PPO_LOSS = "loss(batch) for another loss, or learn(episodes)"
@@ -91,6 +90,7 @@ HOOKS: tuple[Hook, ...] = (
     *_called("ACER", update_on_policy="statevar", init_history_data_for_online_update=""),
     *_called("ACER", compute_loss=_ACER, update=_ACER, compute_one_step_pi_loss=_ACER_STEP),
     *_adapted("DQN", _compute_target_values="exp_batch", _compute_loss="exp_batch, errors_out=None"),
+    *_adapted("IQN", _compute_y_and_taus="exp_batch", _compute_target_values="exp_batch"),
     *_adapted("PPO", _lossfun="entropy, vs_pred, log_probs, vs_pred_old, log_probs_old, advs, vs_teacher"),
     *_adapted("A2C", _compute_returns="next_value"),
     *_refused(_BATCH_AGENTS, _ACT, _batch_act_train="batch_obs", _batch_act_eval="batch_obs"),
@@ -102,9 +102,7 @@ HOOKS: tuple[Hook, ...] = (
     *_refused("DQN", _ACTORS, _setup_actor_learner_training="shared_objects", _poll_pipe="actor_idx, pipe, ..."),
     *_refused("DQN", _ACTORS, _poller_loop="shared_objects, pipes, ..."),
     *_refused("DQN", "update_from_replay()", _learner_loop="pipes, ..."),
-    *_refused("CategoricalDQN IQN QRDQN FQF", _NEXT_ACTION, _compute_target_values="exp_batch"),
-    *_refused("CategoricalDQN IQN", _LOSS, _compute_loss="exp_batch, errors_out=None"),
-    *_refused("IQN", _LOSS, _compute_y_and_taus="exp_batch"),
+    *_refused("CategoricalDQN QRDQN FQF", _NEXT_ACTION, _compute_target_values="exp_batch"),
     *_refused("AbstractDPP AL PAL", _TARGETS, _compute_target_values="exp_batch"),
     *_refused("AbstractDPP", _TARGETS, _l_operator="qout"),
     *_refused("DiscreteBCQ", _VALUES, _evaluate_model_and_update_recurrent_states="batch_obs"),

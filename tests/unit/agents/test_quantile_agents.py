@@ -9,6 +9,7 @@ import torch
 from agent_parts import make_agent, make_batch, make_q_function
 from torch import Tensor, nn
 
+from pfrl_like import agents
 from pfrl_like.q_functions import fqf_parameter_groups
 
 QUANTILE_AGENTS = ("QRDQN", "IQN", "FQF")
@@ -118,3 +119,28 @@ def test_the_proposal_learns_at_a_rate_of_its_own() -> None:
     one.update(make_batch(0))
     still = {name for name, param in q_function.named_parameters() if torch.equal(param, before[name])}
     assert still == {"proposal.weight", "proposal.bias"}
+
+
+METHODS = (("_compute_loss",), ("_compute_y_and_taus",), ("_compute_loss", "_compute_target_values"))
+
+
+@pytest.mark.parametrize("methods", METHODS, ids="+".join)
+def test_pfrls_methods_of_a_subclass_compute_the_loss(methods: tuple[str, ...]) -> None:
+    batch, calls = make_batch(0).replace(weight=torch.linspace(0.5, 1, 8)), list[str]()
+
+    def own(name: str) -> Any:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            calls.append(name)
+            return getattr(agents.IQN, name)(self, *args, **kwargs)
+
+        return method
+
+    results = []
+    for cls in (agents.IQN, type("Own", (agents.IQN,), {name: own(name) for name in methods})):
+        torch.manual_seed(0)
+        agent: Any = make_agent(cls, q_function=make_q_function("IQN"))
+        td_error, _ = agent.update(batch)
+        results.append([td_error, *agent.model.parameters()])
+    assert {*methods} == {*calls}
+    torch.testing.assert_close(*results)
+    assert (agent.quantile_thresholds_N, agent.quantile_thresholds_N_prime, agent.quantile_thresholds_K) == (6, 5, 4)

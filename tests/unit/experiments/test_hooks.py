@@ -45,6 +45,7 @@ def values_of(hook, name="x", steps=7):
 def test_a_schedule_has_the_numbers_of_linear_interpolation():
     linear = LinearInterpolationHook(5, 0.3, 1e-7, lambda env, agent, value: setattr(agent, "x", value))
     assert values_of(ScheduleHook(5, 0.3, 1e-7, "x")) == values_of(linear)
+    assert values_of(ScheduleHook(3.5, 5.0, 0.0, "x")) == [5.0, 3.0, 1.0, 0.0, 0.0, 0.0]
 
 
 def test_a_curve_bends_a_schedule():

@@ -46,8 +46,8 @@ def test_the_name_of_the_argument_counts_and_not_that_of_self(argument: str) -> 
 
 
 def test_the_nearest_agent_of_this_package_decides() -> None:
-    with pytest.raises(TypeError, match="_compute_loss of PFRL's CategoricalDQN"):
-        type("Own", (agents.CategoricalDQN,), {"_compute_loss": lambda self, batch: None})
+    with pytest.raises(TypeError, match="_compute_target_values of PFRL's CategoricalDQN"):
+        type("Own", (agents.CategoricalDQN,), {"_compute_target_values": lambda self, batch: None})
     with pytest.raises(TypeError, match="update_q_func of PFRL's BEAR"):
         type("Own", (agents.BEAR,), {"update_q_func": lambda self, batch: None})
 
