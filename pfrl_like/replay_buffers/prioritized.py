@@ -1,6 +1,7 @@
 """Prioritised experience replay, proportional form (Schaul et al. 2016, arXiv:1511.05952, section 3)."""
 
 import math
+import warnings
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from pfrl_like.collections.prioritized import Floats, Index, Priorities, largest, smallest
 from pfrl_like.replay_buffers.memory import PrioritizedMemory
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
-from pfrl_like.utils.checks import check_finite
+from pfrl_like.utils.checks import check_finite, levels_to_the_caller
 from pfrl_like.utils.random import RandomSource
 
 Normalization = bool | Literal["batch", "memory"]
@@ -26,7 +27,8 @@ class PriorityWeightError:
     Args:
         alpha: Exponent of the priorities, >= 0; 0 samples uniformly.
         beta0: Initial exponent of the importance weights, from 0 to 1.
-        betasteps: Number of samples over which the exponent of the weights grows to 1. If None, it stays `beta0`.
+        betasteps: Number of samples over which the exponent of the weights grows to 1. If None, it stays `beta0`; if
+            negative, it stays `beta0`, too, after a warning.
         eps: Number added to the absolute errors, >= 0. If it is positive, items with error 0 can be sampled again.
         normalize_by_max: True or "batch" divides the weights by the maximum weight in the minibatch. "memory" divides
             them by the maximum weight over all stored items. False does not divide them.
@@ -51,6 +53,10 @@ class PriorityWeightError:
     ) -> None:
         _require(0.0 <= alpha < math.inf, "alpha", alpha, "a finite number >= 0")
         _require(0.0 <= beta0 <= 1.0, "beta0", beta0, "a number from 0 to 1")
+        if betasteps is not None and betasteps < 0:  # of scripts that subtract `replay_start_size` from their steps
+            text = f"betasteps is {betasteps}, below 0: the exponent of the weights stays beta0, {beta0}"
+            warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
+            betasteps = None
         _require(betasteps is None or betasteps > 0, "betasteps", betasteps, "None or a number above 0")
         _require(0.0 <= eps < math.inf, "eps", eps, "a finite number >= 0")
         is_known = normalize_by_max in (True, False, "batch", "memory")
@@ -162,7 +168,8 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
         alpha: Exponent of the priorities, >= 0; 0 samples uniformly.
         beta0: Initial exponent of the importance weights, from 0 to 1.
-        betasteps: Number of samples over which the exponent of the weights grows to 1. If None, it stays `beta0`.
+        betasteps: Number of samples over which the exponent of the weights grows to 1. If None, it stays `beta0`; if
+            negative, it stays `beta0`, too, after a warning.
         eps: Number added to the absolute errors, >= 0. If it is positive, items with error 0 can be sampled again.
         normalize_by_max: True or "batch" divides the weights by the maximum weight in the minibatch. "memory" divides
             them by the maximum weight over all stored items. False does not divide them.

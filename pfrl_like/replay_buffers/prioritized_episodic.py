@@ -22,7 +22,8 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
         alpha: Exponent of the priorities, >= 0; 0 samples uniformly.
         beta0: Initial exponent of the importance weights, from 0 to 1.
-        betasteps: Number of samples over which the exponent of the weights grows to 1. If None, it stays `beta0`.
+        betasteps: Number of samples over which the exponent of the weights grows to 1. If None, it stays `beta0`; if
+            negative, it stays `beta0`, too, after a warning.
         eps: Number added to the absolute errors, >= 0. If it is positive, items with error 0 can be sampled again.
         normalize_by_max: True or "batch" divides the weights by the maximum weight in the minibatch. "memory" divides
             them by the maximum weight over all stored items. False does not divide them.

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -128,7 +129,8 @@ class Monitor(Wrapper):
 
     - `monitor.<uid>.csv`: a line `r,l,t` for each episode: return, length in steps, seconds since the first reset.
     - `monitor.<uid>.stats.json`: the same data in the columns `episode_rewards`, `episode_lengths`, `timestamps` and
-      `episode_types`. `close` writes this file.
+      `episode_types`. `close` writes this file. If the monitor is not closed, the file is written when the monitor is
+      deleted or the program ends, without the current episode.
     - `monitor.<uid>.video<episode>.mp4`: a video. If the packages of the extra "video" are not installed, the file is
       an animated GIF with the extension `.gif`.
 
@@ -173,18 +175,22 @@ class Monitor(Wrapper):
         self._returns: list[float] = []
         self._lengths: list[int] = []
         self._times: list[float] = []
-        self._first_reset: float | None = None
+        self._stats: dict[str, Any] = {
+            "initial_reset_timestamp": None, "timestamps": self._times, "episode_lengths": self._lengths,
+            "episode_rewards": self._returns, "episode_types": [],
+        }  # fmt: skip
         self._length, self._return, self._total_steps = 0, 0.0, 0
         self._video: VideoRecorder | None = None
         self._is_closed = False
+        self._at_exit = weakref.finalize(self, _write_recorded, f"{self._prefix}.stats.json", self._stats)
 
     def reset(self, **kwargs: Any) -> Any:
         """Start an episode. Keyword arguments are passed to the environment."""
         self._end_episode()
         if self._write_upon_reset:
             self._write_stats()
-        if self._first_reset is None:
-            self._first_reset = time.time()
+        if self._stats["initial_reset_timestamp"] is None:
+            self._stats["initial_reset_timestamp"] = time.time()
         result = self.env.reset(**kwargs)
         if self._records_video(len(self._returns)):
             self._video = VideoRecorder(self.env, f"{self._prefix}.video{len(self._returns):06d}")
@@ -208,6 +214,7 @@ class Monitor(Wrapper):
         if self._is_closed:
             return
         self._is_closed = True
+        self._at_exit.detach()
         self._end_episode()
         self._write_stats()
         close = getattr(self.env, "close", None)
@@ -231,13 +238,15 @@ class Monitor(Wrapper):
         running = int(self._length > 0)
         return {
             "returns": self._returns + [self._return] * running, "lengths": self._lengths + [self._length] * running,
-            "times": self._times + [time.time()] * running, "first": self._first_reset, "steps": self._total_steps,
+            "times": self._times + [time.time()] * running, "first": self._stats["initial_reset_timestamp"],
+            "steps": self._total_steps,
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `saved_state`. The restored episodes are not written to this monitor's `.csv` file."""
-        self._returns, self._lengths, self._times = (list(state[name]) for name in ("returns", "lengths", "times"))
-        self._first_reset, self._total_steps = state["first"], int(state["steps"])
+        self._returns[:], self._lengths[:], self._times[:] = state["returns"], state["lengths"], state["times"]
+        self._stats["initial_reset_timestamp"], self._total_steps = state["first"], int(state["steps"])
+        self._stats["episode_types"] = [self._type] * len(self._returns)
         self._return, self._length = 0.0, 0
 
     def _end_episode(self) -> None:
@@ -250,20 +259,23 @@ class Monitor(Wrapper):
         self._returns.append(self._return)
         self._lengths.append(self._length)
         self._times.append(time.time())
+        self._stats["episode_types"].append(self._type)
         self._return, self._length = 0.0, 0
         with open(f"{self._prefix}.csv", "a", newline="") as file:
             writer = csv.writer(file)
             if len(self._returns) == 1:
                 writer.writerow(["r", "l", "t"])
-            seconds = self._times[-1] - (self._first_reset or self._times[-1])
+            seconds = self._times[-1] - (self._stats["initial_reset_timestamp"] or self._times[-1])
             writer.writerow([repr(self._returns[-1]), self._lengths[-1], f"{seconds:.6f}"])
 
     def _write_stats(self) -> None:
-        stats = {
-            "initial_reset_timestamp": self._first_reset, "timestamps": self._times, "episode_lengths": self._lengths,
-            "episode_rewards": self._returns, "episode_types": [self._type] * len(self._returns),
-        }  # fmt: skip
-        atomic_write(f"{self._prefix}.stats.json", json.dumps(stats).encode(), durable=False)
+        atomic_write(f"{self._prefix}.stats.json", json.dumps(self._stats).encode(), durable=False)
+
+
+def _write_recorded(path: str, stats: dict[str, Any]) -> None:
+    """Write the episodes of a monitor that was not closed, if there are any and their directory still exists."""
+    if stats["timestamps"] and os.path.isdir(os.path.dirname(path)):
+        atomic_write(path, json.dumps(stats).encode(), durable=False)
 
 
 def _capped_cubic(episode: int) -> bool:

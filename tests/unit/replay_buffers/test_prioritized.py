@@ -55,6 +55,13 @@ def test_beta0_is_the_exponent_of_the_first_weights_and_betasteps_none_keeps_it(
     assert buffer.beta == 0.5
 
 
+def test_negative_betasteps_keep_beta0_after_a_warning():
+    with pytest.warns(UserWarning, match=r"betasteps is -700.* stays beta0, 0\.5"):
+        buffer = proportional([1.0, 4.0], beta0=0.5, betasteps=300 - 1_000)
+    buffer.sample_batch(2)
+    assert buffer.beta == 0.5
+
+
 def test_update_errors_writes_to_the_last_sample_in_its_order():
     buffer = buffer_of(3, alpha=1.0, eps=0.0, error_max=None)
     sampled = observations(buffer.sample(3))

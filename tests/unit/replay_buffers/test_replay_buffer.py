@@ -50,7 +50,7 @@ OUT_OF_RANGE = {
         "normalize_by_max": ["max"], "error_min": [NAN, 2], "error_max": [-1],
     },
     PrioritizedEpisodicReplayBuffer: {
-        "capacity": [0], "alpha": [-1], "beta0": [2], "betasteps": [-1], "eps": [-1], "normalize_by_max": ["all"],
+        "capacity": [0], "alpha": [-1], "beta0": [2], "betasteps": [NAN], "eps": [-1], "normalize_by_max": ["all"],
         "uniform_ratio": [1.5, -0.1], "error_min": [INF], "error_max": [-1],
     },
     HINDSIGHT: {"capacity": [0], "num_steps": [0], "strategy": ["past"], "n_goals": [-1, INF]},

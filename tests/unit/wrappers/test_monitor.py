@@ -101,6 +101,29 @@ def test_lines_are_written_as_episodes_end(tmp_path):
     assert list(tmp_path.glob("*.json")) == []
 
 
+def test_stats_are_written_without_a_call_of_close_as_of_scripts_that_end(tmp_path):
+    env = Monitor(Filmed(None), tmp_path, mode="evaluation")
+    play(env, 2)
+    env.reset()
+    env.step(0)
+    del env
+    written = stats(tmp_path)
+    assert (written["episode_lengths"], written["episode_types"]) == ([2, 2], ["e", "e"])
+    Monitor(Filmed(None), tmp_path / "new")  # has recorded nothing
+    assert not [*(tmp_path / "new").iterdir()]
+
+
+def test_restored_episodes_are_in_the_stats_with_later_ones(tmp_path):
+    first = monitored(tmp_path / "first", 1)
+    env = Monitor(Filmed(None), tmp_path / "second")
+    env.restore_state(first.saved_state())
+    play(env, 1)
+    del env
+    written = stats(tmp_path / "second")
+    assert (written["episode_lengths"], written["episode_types"]) == ([2, 2], ["t", "t"])
+    assert written["initial_reset_timestamp"] == stats(tmp_path / "first")["initial_reset_timestamp"]
+
+
 def test_stats_are_written_at_every_reset_if_asked(tmp_path):
     env = Monitor(Filmed(None), tmp_path, write_upon_reset=True)
     play(env, 2)

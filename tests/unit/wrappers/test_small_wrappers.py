@@ -47,6 +47,15 @@ def test_every_reset_and_step_is_drawn_with_the_arguments():
     assert env.drawn == [((), {"mode": "human"})] * 3
 
 
+def test_render_passes_no_mode_to_an_env_that_has_a_render_mode():
+    env = Render(gymnasium.make("CartPole-v1", render_mode="rgb_array"), mode="rgb_array")
+    env.reset(seed=0)
+    env.step(0)
+    with pytest.raises(ValueError, match="mode is 'human', expected 'rgb_array'"):
+        Render(env, mode="human")
+    env.close()
+
+
 @pytest.mark.parametrize("fraction", [0.0, 0.25, 1.0])
 def test_fraction_of_actions_is_random(fraction):
     env = RandomizeAction(Recording(), fraction)
