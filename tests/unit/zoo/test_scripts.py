@@ -35,7 +35,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "actor_critics": {"replay_start_size": 500, "n_times_update": 1, "update_interval": 8},
     "on_policy": {"update_interval": 500},
     "offline": {"minibatch_size": 32},
-    "atari": {"capacity": 2_000},
+    "atari": {"capacity": 2_000, "minibatch_size": 8, "update_interval": 16},
+    "atari on_policy": {"update_interval": 500},
     "crossq": {"critic_hidden_sizes": [256, 256]},  # 2,048 in the preset
     "ddpg": {"target_update_interval": 8},
     "redq": {"update_interval": 32},
@@ -65,7 +66,7 @@ def cases() -> list[Any]:
 def made_with(name: str, family: str, env_id: str, seed: int) -> Any:
     """An agent with the settings of its preset, but for those of the table. Compilation would take a minute."""
     settings: dict[str, Any] = {"compile": False}
-    for key in (GROUP[name], family, name):
+    for key in (GROUP[name], family, f"{family} {GROUP[name]}", name):
         settings |= SETTINGS.get(key, {})
     known = AGENTS[name].keywords()
     settings = {key: value for key, value in settings.items() if key in known}
