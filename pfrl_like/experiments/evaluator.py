@@ -7,7 +7,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -307,8 +307,7 @@ class Evaluator:
                 os.path.join(self.outdir, SCORES.name), keep=0 if moves_files and not step_offset else None
             )
             if not self._scores.size:  # the table of a resumed run, or of several processes, may already have a header
-                names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
-                self._scores.append(_row([*BASIC_COLUMNS, *names]))
+                self._scores.append(header_of(agent, env))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
@@ -359,7 +358,7 @@ class Evaluator:
         agent_stats, env_stats = statistics_of(self.agent), statistics_of(self.env)
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
-        self._scores.append(_row([*row, *(value for _, value in [*agent_stats, *env_stats])]))
+        self._scores.append(row_of([*row, *(value for _, value in [*agent_stats, *env_stats])]))
         if self.tensorboard is not None:
             self.tensorboard.log_evaluation(t, agent_stats, stats, env_stats)
         for hook in self.evaluation_hooks:
@@ -446,7 +445,13 @@ class Evaluator:
         self._scores.flush()
 
 
-def _row(values: Sequence[Any]) -> bytes:
+def header_of(agent: Any, env: Any) -> bytes:
+    """Return the header of `scores.txt`: the basic columns and the names of the statistics of agent and environment."""
+    return row_of([*BASIC_COLUMNS, *(name for name, _ in [*statistics_of(agent), *statistics_of(env)])])
+
+
+def row_of(values: Iterable[Any]) -> bytes:
+    """Return a row of `scores.txt`."""
     return ("\t".join(str(masked(value)) for value in values) + "\n").encode()
 
 

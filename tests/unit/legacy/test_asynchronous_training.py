@@ -162,6 +162,15 @@ def test_processes_share_the_clock_and_the_best_score_of_an_evaluator(tmp_path: 
     assert evaluator.max_score == 6.0
 
 
+def test_the_scores_of_an_earlier_run_are_kept_elsewhere(tmp_path: Path) -> None:
+    write_header(tmp_path, Recording(), object())
+    evaluator = AsyncEvaluator(None, 1, 5, str(tmp_path))
+    evaluator.start_time -= 1000
+    assert [path.parent.name[:8] for path in tmp_path.glob("*/scores.txt")] == ["earlier-"]
+    assert evaluator.evaluate_and_update_max_score(2, 0, Counting(3), Recording()) == 6.0
+    assert float((tmp_path / "scores.txt").read_text().splitlines()[1].split("\t")[2]) > 1000
+
+
 def test_the_table_of_scores_has_pfrls_columns(tmp_path: Path) -> None:
     write_header(tmp_path, Recording(), object())
     record_stats(tmp_path, [10, 1, 0.5, 2.0])
