@@ -248,6 +248,7 @@ class Evaluator:
             repeat the evaluation with equal numbers. Runners that save checkpoints set this attribute.
         is_interrupted: True if a signal has interrupted the last evaluation, and the environment has been restored.
         tensorboard: TensorBoard logger. None if `use_tensorboard` is False.
+        tb_writer: TensorBoard's `SummaryWriter`. None if `use_tensorboard` is False.
         writes_to: Tuple of the files that the evaluator writes. The runner sets the attribute `error_context` of each
             file, which handles failed writes.
 
@@ -291,11 +292,12 @@ class Evaluator:
         self.evaluation_hooks, self.save_best_so_far_agent = evaluation_hooks, save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
-        self.repeatable = self.is_interrupted = False
+        self.use_tensorboard, self.repeatable, self.is_interrupted = use_tensorboard, False, False
         with directory_lock(self.outdir):
             if moves_files:
                 move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
+            self.tb_writer = None if self.tensorboard is None else self.tensorboard.writer
             self.start_time = time.time() - progress_of(self.outdir, step_offset)[1]
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
             earlier = {t: score for t, score in rows if t <= step_offset}  # scores up to `step_offset`
