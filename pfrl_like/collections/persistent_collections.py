@@ -3,9 +3,9 @@
 import json
 import logging
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
@@ -97,8 +97,7 @@ class PersistentRandomAccessQueue:
             self.close()
             folder = Path(self.basedir)
             # Another process may choose the same number.
-            name = f"items.{len(_journals(folder)):06d}.{secrets.token_hex(4)}.journal"
-            self._journal = Journal(str(folder / name))
+            self._journal = Journal(str(folder / f"items.{len(_journals(folder)):06d}.{token_hex(4)}.journal"))
             if not self._journal.append([record]):
                 raise CheckpointError(self._journal.path, f"cannot hold an item of {len(record):,} bytes")
         self.buffer.append(value)

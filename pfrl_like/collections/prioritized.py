@@ -437,8 +437,12 @@ class PrioritizedBuffer(Generic[T]):
         """Maximum priority so far. New items get this priority."""
         return self._priorities.max_priority
 
-    #: Copies of the priorities, oldest first, [len]. As those of PFRL's trees, their `sum()` and `min()` are over all.
-    priority_sums = priority_mins = property(lambda self: self._priorities.to_array())
+    @property
+    def priority_sums(self) -> Floats:
+        """Copy of the priorities, oldest first, [len]. As for PFRL's trees, `sum()` and `min()` are over all items."""
+        return self._priorities.to_array()
+
+    priority_mins = priority_sums
 
     def __len__(self) -> int:
         return len(self.data)

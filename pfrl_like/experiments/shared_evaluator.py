@@ -27,8 +27,7 @@ class SharedScores:
 def shared_scores() -> SharedScores:
     """Return the progress of evaluations that have not begun."""
     spawn = multiprocessing.get_context("spawn")  # locks of this context work with every start method
-    best = float(np.finfo(np.float32).min)
-    return SharedScores(spawn.Value("q", 0), spawn.RawValue("d", best), spawn.Lock())
+    return SharedScores(spawn.Value("q", 0), spawn.RawValue("d", float(np.finfo(np.float32).min)), spawn.Lock())
 
 
 class SharedEvaluator(Evaluator):
