@@ -115,6 +115,15 @@ def _columns_of(path: str | os.PathLike[str]) -> list[str]:
 Pairs = Sequence[tuple[str, Any]]
 
 
+def evaluation_scalars(agent_stats: Pairs, eval_stats: Mapping[str, Any], env_stats: Pairs) -> dict[str, Any]:
+    """Return the numbers of an evaluation under PFRL's names; see `TensorBoardLogger.log_evaluation`."""
+    mean, stdev = eval_stats["mean"], eval_stats["stdev"]
+    scalars = {f"agent/{name}": value for name, value in agent_stats}
+    scalars |= {f"env/{name}": value for name, value in env_stats}
+    scalars |= {f"eval/{name}": eval_stats[name] for name in ("mean", "median", "max", "min", "stdev")}
+    return scalars | {"extras/meanplusstdev": mean + stdev, "extras/meanminusstdev": mean - stdev}
+
+
 class TensorBoardLogger:
     """Writes TensorBoard event files, until a write fails.
 
@@ -127,6 +136,7 @@ class TensorBoardLogger:
     Attributes:
         error_context: Function that takes the name of the file and returns the context manager in which the logger
             writes. A runner sets this function to handle failed writes.
+        writer: TensorBoard's `SummaryWriter`.
         writes_to: Tuple with this logger. The runner sets the attribute `error_context` of every object in this tuple.
 
     Raises:
@@ -140,7 +150,7 @@ class TensorBoardLogger:
             raise MissingDependencyError("tensorboard", "use_tensorboard") from error
         self._directory = os.fspath(directory)
         hidden_from = step_offset + 1 if step_offset else None
-        self._writer: Any = SummaryWriter(log_dir=self._directory, purge_step=hidden_from, filename_suffix=suffix)
+        self.writer: Any = SummaryWriter(log_dir=self._directory, purge_step=hidden_from, filename_suffix=suffix)
         self.error_context: ErrorContext = contextlib.nullcontext
         self.writes_to = (self,)
 
@@ -157,28 +167,23 @@ class TensorBoardLogger:
             eval_stats: Statistics of the evaluation, the result of `eval_performance`.
             env_stats: Statistics of the environment as (name, value) pairs.
         """
-        scalars = {f"agent/{name}": value for name, value in agent_stats}
-        scalars |= {f"env/{name}": value for name, value in env_stats}
-        scalars |= {f"eval/{name}": eval_stats[name] for name in ("mean", "median", "max", "min", "stdev")}
-        scalars["extras/meanplusstdev"] = eval_stats["mean"] + eval_stats["stdev"]
-        scalars["extras/meanminusstdev"] = eval_stats["mean"] - eval_stats["stdev"]
-        self._write(scalars, step)
+        self._write(evaluation_scalars(agent_stats, eval_stats, env_stats), step)
         self.push()
 
     def push(self) -> None:
         """Write all logged metrics to the files."""
         with self._writing():
-            self._writer.flush()
+            self.writer.flush()
 
     def close(self) -> None:
         """Write the remaining metrics and close the files."""
         with self._writing():
-            self._writer.close()
+            self.writer.close()
 
     def _write(self, scalars: Mapping[str, Any], step: int) -> None:
         with self._writing():
             for name, value in scalars.items():
-                self._writer.add_scalar(name, value, step)
+                self.writer.add_scalar(name, value, step)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

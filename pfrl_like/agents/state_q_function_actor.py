@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -51,6 +52,8 @@ class StateQFunctionActor(Actor, metaclass=HookType):
         acting = agent.acting_copy()
         acting.model, acting.explorer = model, explorer
         super().__init__(acting, pipe)
+
+    model, phi, batch_states = (property(attrgetter(f"_acting.{name}")) for name in ("model", "phi", "batch_states"))
 
     @property
     def device(self) -> torch.device:

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
@@ -26,7 +27,8 @@ class PersistentRandomAccessQueue:
     """`RandomAccessQueue` that stores every appended item in a directory. The items are in memory, too.
 
     When `append` returns, the item has been passed to the operating system, so that the end of the process does not
-    destroy it. The files are never read as pickles. Items that `popleft` or `maxlen` remove stay in the files. A
+    destroy it. Several processes may append to one directory: each writes files of its own, and holds only its own new
+    items in memory. The files are never read as pickles. Items that `popleft` or `maxlen` remove stay in the files. A
     persistent replay buffer (`replay_buffers.PersistentReplayBuffer`) is faster and smaller than a queue of
     transitions.
 
@@ -34,7 +36,8 @@ class PersistentRandomAccessQueue:
         basedir: Directory of the queue. If it contains a queue, its newest `maxlen` items are loaded.
         maxlen: Maximum number of items in memory. If it is exceeded, the oldest items are removed. None if unbounded.
         ancestor: Directory of another queue, whose newest `maxlen` items are loaded first, before those in `basedir`.
-            If it has fewer, those of its own ancestor come before them. None for no other items.
+            If it has fewer, those of its own ancestor come before them. It must be passed again whenever the queue in
+            `basedir` is opened again. None for no other items.
         logger: Logger of the number of loaded items. If None, nothing is logged.
 
     Attributes:
@@ -68,7 +71,7 @@ class PersistentRandomAccessQueue:
         else:
             make_directory(self.basedir)
             origin = None if ancestor is None else os.path.abspath(ancestor)
-            properties = {"format": _FORMAT, "maxlen": maxlen, "ancestor": origin}
+            properties = {"format": _FORMAT, "ancestor": origin}
             atomic_write(folder / _PROPERTIES, dump_json(properties, folder, _LARGEST_PROPERTIES))
         self._journal: Journal | None = None
         if logger is not None:
@@ -92,7 +95,9 @@ class PersistentRandomAccessQueue:
         record = json.dumps({"item": to_json(value)}).encode()
         if self._journal is None or not self._journal.append([record]):
             self.close()
-            self._journal = Journal(str(_journal_path(Path(self.basedir), len(_journals(Path(self.basedir))))))
+            folder = Path(self.basedir)
+            # Another process may choose the same number.
+            self._journal = Journal(str(folder / f"items.{len(_journals(folder)):06d}.{token_hex(4)}.journal"))
             if not self._journal.append([record]):
                 raise CheckpointError(self._journal.path, f"cannot hold an item of {len(record):,} bytes")
         self.buffer.append(value)
@@ -153,10 +158,6 @@ def _properties(folder: Path) -> dict[str, Any]:
     if properties.get("format") != _FORMAT:
         raise CheckpointError(folder, f"is no queue: its format is {properties.get('format')!r:.80}")
     return properties
-
-
-def _journal_path(folder: Path, number: int) -> Path:
-    return folder / f"items.{number:06d}.journal"
 
 
 def _journals(folder: Path) -> list[Path]:

@@ -437,6 +437,13 @@ class PrioritizedBuffer(Generic[T]):
         """Maximum priority so far. New items get this priority."""
         return self._priorities.max_priority
 
+    @property
+    def priority_sums(self) -> Floats:
+        """Copy of the priorities, oldest first, [len]. As for PFRL's trees, `sum()` and `min()` are over all items."""
+        return self._priorities.to_array()
+
+    priority_mins = priority_sums
+
     def __len__(self) -> int:
         return len(self.data)
 

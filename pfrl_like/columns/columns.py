@@ -185,7 +185,7 @@ class Columns(Steps):
 
     def _check_observations(self, field: Field, obs: Any, next_obs: Any, k: int) -> tuple[list[Any], list[Any]]:
         """Check the observations and next observations of k environments. Return their stacked leaves."""
-        return self.widening(lambda: (field.check_many(obs, k, "obs"), field.check_many(next_obs, k, "next_obs")))
+        return self.check_or_widen(lambda: (field.check_many(obs, k, "obs"), field.check_many(next_obs, k, "next_obs")))
 
     def release(self, row: int) -> None:
         """Free a step. The caller must have released the previous steps of its episode."""

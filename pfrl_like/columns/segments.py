@@ -66,7 +66,7 @@ def _checked(store: Steps, name: str, value: Any) -> Any:
         field = store.obs
         if value is None and name == "next_state":
             return None
-        return store.widening(lambda: field.check(value, name))
+        return store.check_or_widen(lambda: field.check(value, name))
     if name == "action":
         return store.action.check(value, name)
     if name == "reward":

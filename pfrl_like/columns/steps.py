@@ -112,7 +112,7 @@ class Steps:
         self._check_names(extra)
         action_field = self.action
         obs_field = self.obs or Field.like(self.new_rows("obs"), obs, strict=True, frames=True)
-        leaves, next_leaves = self.widening(
+        leaves, next_leaves = self.check_or_widen(
             lambda: (obs_field.check(obs, "obs"), None if next_obs is None else obs_field.check(next_obs, "next_obs"))
         )
         if action_field is None:
@@ -128,7 +128,7 @@ class Steps:
             next_leaves[0] if self.plain is not None and next_leaves else next_leaves,
         )
 
-    def widening(self, check: Callable[[], Checked]) -> Checked:
+    def check_or_widen(self, check: Callable[[], Checked]) -> Checked:
         """Return the result of a check of observations.
 
         If the dtype of their column cannot represent them, the column gets a wider dtype, and the check is repeated.
@@ -296,7 +296,7 @@ class Steps:
         if run is None or self.obs is None or not run.pending:
             return False
         field = self.obs
-        leaves = self.widening(lambda: field.check(obs, "obs"))
+        leaves = self.check_or_widen(lambda: field.check(obs, "obs"))
         return field.same(run.pending, leaves)
 
     def end(self, env_id: Any) -> None:

@@ -43,7 +43,8 @@ class ABC(Env):
     ) -> None:
         self.size, self.discrete, self.partially_observable = size, discrete, partially_observable
         self.episodic, self.deterministic = episodic, deterministic
-        self.observation_space = spaces.Box(-np.inf, np.inf, shape=(size + 2,), dtype=np.float32)
+        self.terminal_state, self.n_max_offset, self.n_dim_obs = size, 1, size + 2
+        self.observation_space = spaces.Box(-np.inf, np.inf, shape=(self.n_dim_obs,), dtype=np.float32)
         self.action_space: spaces.Space[Any] = (
             spaces.Discrete(size) if discrete else spaces.Box(-1.0, 1.0, shape=(size,), dtype=np.float32)
         )
@@ -63,7 +64,7 @@ class ABC(Env):
 
     def observe(self) -> NDArray[np.float32]:
         """Return the observation of the current state, [size + 2]."""
-        obs = np.zeros(self.size + 2, dtype=np.float32)
+        obs = np.zeros(self.n_dim_obs, dtype=np.float32)
         obs[self._state + self._shift] = 1.0
         return obs
 
@@ -74,7 +75,7 @@ class ABC(Env):
         reward = 1.0 if is_right and is_last else 0.0
         done = self.episodic and (is_last or not is_right)
         if done:
-            self._state = self.size
+            self._state = self.terminal_state
         elif is_right:
             self._state = 0 if is_last else self._state + 1
         return self.observe(), reward, done, {}

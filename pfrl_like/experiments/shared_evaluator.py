@@ -1,7 +1,10 @@
 """`SharedEvaluator`: evaluation by several processes, with one table and one best score."""
 
+import multiprocessing
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from pfrl_like.experiments.evaluator import Evaluator
 
@@ -19,6 +22,12 @@ class SharedScores:
     due: Any
     best: Any
     recording: Any
+
+
+def shared_scores() -> SharedScores:
+    """Return the progress of evaluations that have not begun."""
+    spawn = multiprocessing.get_context("spawn")  # locks of this context work with every start method
+    return SharedScores(spawn.Value("q", 0), spawn.RawValue("d", float(np.finfo(np.float32).min)), spawn.Lock())
 
 
 class SharedEvaluator(Evaluator):

@@ -185,7 +185,7 @@ class VectorSource:
         """Pass the result of a step to the agent."""
         self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **agent_keywords(step, self.takes_mask))
 
-    def restart_if_used(self, env: Any) -> None:
+    def restart_after_use(self, env: Any) -> None:
         """Discard the running episodes if `env` is the environment of this source. New episodes start then.
 
         Args:

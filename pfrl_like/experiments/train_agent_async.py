@@ -1,7 +1,6 @@
 """Asynchronous training in several processes, with agents that share parameters or with actors and a learner."""
 
 import logging
-import math
 import multiprocessing
 import os
 import shutil
@@ -26,7 +25,7 @@ from pfrl_like.experiments.runner_arguments import (
     saving_hooks,
     set_step,
 )
-from pfrl_like.experiments.shared_evaluator import SharedScores
+from pfrl_like.experiments.shared_evaluator import shared_scores
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -208,10 +207,8 @@ def train_agent_async(
         }  # fmt: skip
         spawn = multiprocessing.get_context("spawn")  # locks of this context work with every start method
         totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset)[0]])
-        counters = Counters(
-            totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0),
-            SharedScores(spawn.Value("q", 0), spawn.RawValue("d", -math.inf), spawn.Lock()),
-        )  # fmt: skip
+        beats = spawn.RawArray("Q", processes)
+        counters = Counters(totals, spawn.RawValue("b", 0), beats, spawn.RawValue("b", 0), shared_scores())
         job = Job(
             counters=counters, make_env=factory, make_agent=make_agent, agent=agent if make_agent is None else None,
             shared=_share(agent) if use_shared_memory else {}, seeds=seeds, steps=steps, step_offset=step_offset,

@@ -279,7 +279,7 @@ def train(
             last, waits = updates.warning, updates.waits
             callbacks.append(Progress(steps, step_offset, evaluator, closing=last, waits=waits, opening=begins))
         if evaluator is not None:
-            restart = getattr(source, "restart_if_used", None)
+            restart = getattr(source, "restart_after_use", None)
             evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode, evaluation_hooks, restart)
             callbacks.append(evaluation)
         callbacks += hooks

@@ -21,7 +21,7 @@ from pfrl_like.learning.minibatches import steps_for_data
 from pfrl_like.learning.model_outputs import check_outputs
 from pfrl_like.learning.overrides.async_actor_critic import batch_of_steps, learn_from_steps, update_takes_batch
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
-from pfrl_like.learning.recurrent_memory import RecurrentMemory
+from pfrl_like.learning.recurrent_memory import RecurrentMemory, states_of_memory
 from pfrl_like.learning.rollout import Steps
 from pfrl_like.learning.settings import change_features, settings
 from pfrl_like.nn.fast_forward import fast_forward
@@ -68,6 +68,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
     optimizer: torch.optim.Optimizer
     max_grad_norm: Any
+    train_recurrent_states = states_of_memory("train_state")
+    test_recurrent_states = states_of_memory("test_state")
     _gradient_step: GradientStep | None = None
     _shared_buffers: Sequence[tuple[Tensor, Tensor]] = ()
 

@@ -1,23 +1,19 @@
-"""PFRL's table of scores, its TensorBoard writer, and its evaluator for several processes.
-
-`Evaluator` and the runners do not use them: they write the same columns and the same TensorBoard names.
-"""
+"""PFRL's table of scores, its TensorBoard writer, and its evaluator for several processes."""
 
 import logging
 import multiprocessing
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pfrl_like.errors import MissingDependencyError
-from pfrl_like.experiments.callbacks import save_agent, statistics_of
-from pfrl_like.experiments.evaluator import BASIC_COLUMNS, eval_performance
+from pfrl_like.experiments.evaluator import header_of, row_of
 from pfrl_like.experiments.runner_arguments import check_steps_or_episodes
-from pfrl_like.loggers import Pairs
-from pfrl_like.runs.secrets import masked
+from pfrl_like.experiments.shared_evaluator import SharedEvaluator, shared_scores
+from pfrl_like.loggers import Pairs, TensorBoardLogger, evaluation_scalars
+from pfrl_like.runs.run_directory import move_earlier_files
+from pfrl_like.runs.run_files import SCORES, directory_lock
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.integers import takes_integral_floats
 from pfrl_like.utils.stoppable_thread import StoppableThread
@@ -33,8 +29,7 @@ def write_header(outdir: str | os.PathLike[str], agent: Any, env: Any) -> None:
         agent: Agent whose `get_statistics` names columns.
         env: Environment whose `get_statistics` names columns, if it has this method.
     """
-    names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
-    _write_row(outdir, [*BASIC_COLUMNS, *names], "w")
+    Path(outdir, SCORES.name).write_bytes(header_of(agent, env))
 
 
 def record_stats(outdir: str | os.PathLike[str], values: Iterable[Any]) -> None:
@@ -44,12 +39,8 @@ def record_stats(outdir: str | os.PathLike[str], values: Iterable[Any]) -> None:
         outdir: Run directory. It must exist.
         values: The numbers in the row.
     """
-    _write_row(outdir, values, "a")
-
-
-def _write_row(outdir: str | os.PathLike[str], values: Iterable[Any], mode: str) -> None:
-    with open(os.path.join(outdir, "scores.txt"), mode, encoding="utf-8") as file:
-        print("\t".join(str(masked(value)) for value in values), file=file)
+    with Path(outdir, SCORES.name).open("ab") as file:
+        file.write(row_of(values))
 
 
 def create_tb_writer(outdir: str | os.PathLike[str]) -> Any:
@@ -61,11 +52,7 @@ def create_tb_writer(outdir: str | os.PathLike[str]) -> Any:
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
     """
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise MissingDependencyError("tensorboard", "create_tb_writer") from error
-    writer: Any = SummaryWriter(log_dir=os.fspath(outdir))
+    writer = TensorBoardLogger(outdir).writer
     spread = ["eval/mean", "eval/min", "eval/max"], ["eval/mean", "extras/meanplusstdev", "extras/meanminusstdev"]
     names = "mean w/ min-max", "mean +/- std"
     charts = {name: ["Margin", tags] for name, tags in zip(names, spread, strict=True)}
@@ -85,13 +72,8 @@ def record_tb_stats(
         env_stats: Statistics of the environment as (name, value) pairs.
         t: Number of training steps so far.
     """
-    now, mean, stdev = time.time(), eval_stats["mean"], eval_stats["stdev"]
-    scalars = [(f"agent/{name}", value) for name, value in agent_stats]
-    scalars += [(f"env/{name}", value) for name, value in env_stats]
-    scalars += [(f"eval/{name}", eval_stats[name]) for name in ("mean", "median", "max", "min", "stdev")]
-    scalars += [("extras/meanplusstdev", mean + stdev), ("extras/meanminusstdev", mean - stdev)]
-    for name, value in scalars:
-        summary_writer.add_scalar(name, value, t, now)
+    for name, value in evaluation_scalars(agent_stats, eval_stats, env_stats).items():
+        summary_writer.add_scalar(name, value, t)
     summary_writer.flush()
 
 
@@ -111,16 +93,20 @@ def record_tb_stats_loop(outdir: str | os.PathLike[str], queue: Any, stop_event:
 
 
 class AsyncEvaluator:
-    """Evaluates agents of several processes at regular intervals. A forked process shares its clock and best score.
+    """Evaluates agents of several processes at regular intervals. The processes share the clock and the best score.
+
+    Each process evaluates with a `SharedEvaluator`, which is the argument `evaluator` of the hooks.
 
     Args:
         n_steps: Number of steps of each evaluation. None if `n_episodes` is given.
         n_episodes: Number of episodes of each evaluation. None if `n_steps` is given.
         eval_interval: Number of training steps between evaluations.
-        outdir: Run directory. It must exist. `scores.txt` is created in it.
+        outdir: Run directory. The first evaluation creates `scores.txt` in it.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        step_offset: Step at which training starts. Evaluations take place at multiples of `eval_interval`.
+        step_offset: Step at which training starts. Evaluations take place at multiples of `eval_interval`. If positive,
+            the rows of earlier steps and the best score are kept. Other scores of an earlier run are moved to a
+            subfolder.
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         logger: Logger of this run. If None, the logger of this module is used.
@@ -149,20 +135,19 @@ class AsyncEvaluator:
         self.outdir, self.max_episode_len, self.step_offset = os.fspath(outdir), max_episode_len, step_offset
         self.evaluation_hooks, self.save_best_so_far_agent = evaluation_hooks, save_best_so_far_agent
         self.logger = logger or _LOGGER
-        self.start_time = time.time()
-        self.prev_eval_t = multiprocessing.Value("l", step_offset - step_offset % eval_interval)
-        self._max_score = multiprocessing.Value("f", float(np.finfo(np.float32).min))
-        self.wrote_header = multiprocessing.Value("b", False)
-        with open(os.path.join(self.outdir, "scores.txt"), "a"):
-            pass
+        self._options = {**vars(self)}
+        with directory_lock(self.outdir):
+            move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=False)
+        self._scores, self.start_time = shared_scores(), time.time()
+        self.prev_eval_t = self._scores.due
+        self._evaluator: SharedEvaluator | None = None
         self.record_tb_stats_queue: Any = None
         self.record_tb_stats_thread: StoppableThread | None = None
 
     @property
     def max_score(self) -> float:
         """Best mean return so far, of all processes."""
-        with self._max_score.get_lock():
-            return float(self._max_score.value)
+        return float(self._scores.best.value)
 
     def evaluate_if_necessary(self, t: int, episodes: int, env: Any, agent: Any) -> float | None:
         """Evaluate if `eval_interval` steps have passed since the last evaluation of any process.
@@ -176,15 +161,7 @@ class AsyncEvaluator:
         Returns:
             The mean return, or None if no evaluation is due.
         """
-        with self.prev_eval_t.get_lock():
-            if t < self.prev_eval_t.value + self.eval_interval:
-                return None
-            self.prev_eval_t.value += self.eval_interval
-        with self.wrote_header.get_lock():
-            if not self.wrote_header.value:
-                write_header(self.outdir, agent, env)
-                self.wrote_header.value = True
-        return self.evaluate_and_update_max_score(t, episodes, env, agent)
+        return self._evaluator_of(env, agent).evaluate_if_necessary(t, episodes)
 
     def evaluate_and_update_max_score(self, t: int, episodes: int, env: Any, agent: Any) -> float:
         """Evaluate an agent, even if no evaluation is due.
@@ -198,26 +175,20 @@ class AsyncEvaluator:
         Returns:
             The mean return.
         """
-        getattr(env, "clear_statistics", lambda: None)()
-        stats = eval_performance(env, agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger)
-        agent_stats, env_stats = statistics_of(agent), statistics_of(env)
-        row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
-        record_stats(self.outdir, [*row, *(value for _, value in [*agent_stats, *env_stats])])
+        return self._evaluator_of(env, agent).evaluate_and_update_max_score(t, episodes)
+
+    def _evaluator_of(self, env: Any, agent: Any) -> SharedEvaluator:
+        """Return the evaluator of this process, for an environment and an agent."""
+        if self._evaluator is None:
+            hooks = [self._send, *self.evaluation_hooks]
+            self._evaluator = SharedEvaluator(self._scores, agent, env, **{**self._options, "evaluation_hooks": hooks})
+            self._evaluator.start_time = self.start_time
+        self._evaluator.env, self._evaluator.agent = env, agent
+        return self._evaluator
+
+    def _send(self, *, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
         if self.record_tb_stats_queue is not None:
-            self.record_tb_stats_queue.put([agent_stats, stats, env_stats, t])
-        for hook in self.evaluation_hooks:
-            hook(
-                env=env, agent=agent, evaluator=self, step=t,
-                eval_stats=stats, agent_stats=agent_stats, env_stats=env_stats,
-            )  # fmt: skip
-        mean = float(stats["mean"])
-        with self._max_score.get_lock():
-            if mean > self._max_score.value:
-                self.logger.info("The best score is updated %s -> %s", self._max_score.value, mean)
-                self._max_score.value = mean
-                if self.save_best_so_far_agent:
-                    save_agent(agent, "best", self.outdir, self.logger)
-        return mean
+            self.record_tb_stats_queue.put([agent_stats, eval_stats, env_stats, step])
 
     def start_tensorboard_writer(self, outdir: str | os.PathLike[str], stop_event: Any) -> None:
         """Start a thread of this process that writes the evaluations of all processes to TensorBoard.

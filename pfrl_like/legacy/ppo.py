@@ -37,10 +37,7 @@ def _add_advantage_and_value_target_to_episode(episode: _Episode, gamma: float, 
         gamma: Discount factor per step.
         lambd: Lambda of the generalised advantage estimate.
     """
-    reward, nonterminal, value, next_value = (
-        torch.tensor([float(step[name]) for step in episode], dtype=torch.float64)
-        for name in ("reward", "nonterminal", "v_pred", "next_v_pred")
-    )
+    reward, nonterminal, value, next_value = _columns_of(episode, "reward", "nonterminal", "v_pred", "next_v_pred")
     continues = torch.ones_like(reward, dtype=torch.bool)
     advantage = gae(reward, gamma * nonterminal, value, next_value, continues, lambd)
     _write(episode, adv=advantage, v_teacher=advantage + value)
@@ -102,6 +99,15 @@ def _write_outputs(steps: _Episode, outputs: Any, next_outputs: Any, device: Any
     actions = torch.as_tensor(np.asarray([step["action"] for step in steps]), device=device)
     (distribution, value), (_, next_value) = outputs, next_outputs
     _write(steps, log_prob=distribution.log_prob(actions), v_pred=value.flatten(), next_v_pred=next_value.flatten())
+
+
+def _columns_of(steps: _Episode, *names: str) -> list[Tensor]:
+    """Return a column, [N], float64, for each name. The steps have numbers, or arrays or tensors of one number."""
+    double = torch.float64
+    return [
+        torch.tensor([torch.as_tensor(step[name], dtype=double).item() for step in steps], dtype=double)
+        for name in names
+    ]
 
 
 def _write(steps: _Episode, **columns: Tensor) -> None:
@@ -199,9 +205,9 @@ def _yield_subset_of_sequences_with_fixed_number_of_items(
 
 
 def _compute_explained_variance(transitions: Iterable[dict[str, Any]]) -> float:
-    """Return 1 - Var(v_teacher - v_pred) / Var(v_teacher) of steps, NaN if all `v_teacher` are equal."""
-    value, returns = torch.tensor([(step["v_pred"], step["v_teacher"]) for step in transitions]).T
-    return float(explained_variance(value, returns))
+    """Return 1 - Var(v_teacher - v_pred) / Var(v_teacher) of steps, NaN if there are none or all are equal."""
+    value, returns = _columns_of([*transitions], "v_pred", "v_teacher")
+    return float(explained_variance(value, returns)) if len(returns) else math.nan
 
 
 def _yield_minibatches(dataset: Sequence[Any], minibatch_size: int, num_epochs: int) -> Iterator[list[Any]]:

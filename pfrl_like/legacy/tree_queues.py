@@ -34,7 +34,7 @@ class TreeQueue:
         """
         if not 0 <= ix < self.length:
             raise IndexError(f"index {ix} is out of range for a queue of {self.length} values")
-        self._write(ix, _given(val))
+        self._write(ix, _not_none(val))
 
     def append(self, value: Any) -> None:
         """Add a value at the end.
@@ -42,7 +42,7 @@ class TreeQueue:
         Raises:
             ValueError: If the value is None.
         """
-        _given(value)
+        _not_none(value)
         if self._first + self.length == len(self._nodes) // 2:
             self._move_to_larger_tree()
         self.length += 1
@@ -100,7 +100,7 @@ class SumTreeQueue(TreeQueue):
             Indices and their weights.
         """
         indices = [int(i) for i in sample_n_k(self.length, n)]
-        return self._taken(indices, [self._write(i, 0.0) for i in indices], remove)
+        return self._restore_weights(indices, [self._write(i, 0.0) for i in indices], remove)
 
     def prioritized_sample(self, n: int, remove: bool) -> tuple[list[int], list[float]]:
         """Draw n distinct indices, each in proportion to its weight, from the global NumPy stream.
@@ -119,11 +119,11 @@ class SumTreeQueue(TreeQueue):
         weights: list[float] = []
         for _ in range(n):
             if not self.sum() > 0:
-                self._taken(indices, weights, remove=False)
+                self._restore_weights(indices, weights, remove=False)
                 raise ValueError(f"n is {n}, but only {len(indices)} of {self.length} weights are positive")
             indices.append(self._find(np.random.uniform(0.0, self.sum())))
             weights.append(self._write(indices[-1], 0.0))
-        return self._taken(indices, weights, remove)
+        return self._restore_weights(indices, weights, remove)
 
     def _find(self, point: float) -> int:
         """Return the index at which the sum of the weights up to and including it exceeds `point`."""
@@ -134,7 +134,7 @@ class SumTreeQueue(TreeQueue):
                 node, point = node + 1, point - left
         return node - n_slots - self._first
 
-    def _taken(self, indices: list[int], weights: list[float], remove: bool) -> tuple[list[int], list[float]]:
+    def _restore_weights(self, indices: list[int], weights: list[float], remove: bool) -> tuple[list[int], list[float]]:
         for i, weight in zip([] if remove else indices, weights, strict=False):
             self._write(i, weight)
         return indices, weights
@@ -151,7 +151,7 @@ class MinTreeQueue(TreeQueue):
         return float("inf") if self._nodes[1] is None else self._nodes[1]
 
 
-def _given(value: Any) -> Any:
+def _not_none(value: Any) -> Any:
     if value is None:
         raise ValueError("value is None, expected a value that the operation accepts")
     return value

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import context
 from multiprocessing.reduction import ForkingPickler
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -66,10 +67,12 @@ class ProcessArgument(Generic[Value]):
         return self._value
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_packed": _pickled(self.value)}
+        file = io.BytesIO()
+        ProcessPickler(file, _PROTOCOL).dump(self.value)
+        return {"_packed": file.getvalue()}
 
 
-class _NoProcess:
+class _TrialPopen:
     """Stands for the process that starts, while a value is pickled on trial."""
 
     def duplicate_for_child(self, descriptor: int) -> int:
@@ -94,23 +97,17 @@ def check_sendable(name: str, value: Any, start_method: str, advice: str = "") -
     if start_method == "fork":
         return
     try:
-        with _trial():
-            _pickled(value)
+        with _trial_pickling():
+            ProcessPickler(SimpleNamespace(write=len), _PROTOCOL).dump(value)  # a file that keeps nothing
     except Exception as error:
         text = f"{name} cannot be sent to another process: {error}; {advice}"
         raise TypeError(f'{text}with start_method="fork" nothing is pickled') from error
 
 
-def _pickled(value: Any) -> bytes:
-    file = io.BytesIO()
-    ProcessPickler(file, _PROTOCOL).dump(value)
-    return file.getvalue()
-
-
 @contextmanager
-def _trial() -> Iterator[None]:
+def _trial_pickling() -> Iterator[None]:
     before = context.get_spawning_popen()
-    context.set_spawning_popen(_NoProcess())  # type: ignore[arg-type]  # locks and pipes are sent only to such objects
+    context.set_spawning_popen(_TrialPopen())  # type: ignore[arg-type]  # locks and pipes are sent only to such objects
     try:
         yield
     finally:

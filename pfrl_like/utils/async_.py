@@ -17,7 +17,8 @@ def run_async(n_process: int, run_func: Callable[[int], Any]) -> None:
 
     `train_agent_async` trains agents in several processes; it also reports errors and stops the other processes. If a
     process fails here, an `AbnormalExitWarning` is issued after the process has ended. The start method of the
-    processes is the method that `multiprocessing.set_start_method` has set.
+    processes is the method that `multiprocessing.set_start_method` has set. If a process cannot be started, those that
+    run already are terminated.
 
     Args:
         n_process: Number of processes.
@@ -28,12 +29,18 @@ def run_async(n_process: int, run_func: Callable[[int], Any]) -> None:
         TypeError: If `run_func` cannot be sent to another process.
     """
     processes = [mp.Process(target=run_func, args=(index,)) for index in range(n_process)]
-    for process in processes:
-        try:
+    try:
+        for process in processes:
             process.start()
-        except (AttributeError, TypeError, pickle.PicklingError) as error:
+    except BaseException as error:
+        for process in processes:
+            if process.pid is not None:
+                process.terminate()
+                process.join()
+        if isinstance(error, AttributeError | TypeError | pickle.PicklingError):
             advice = 'define it at the top level of a module, or call multiprocessing.set_start_method("fork")'
             raise TypeError(f"run_func ({run_func!r:.80}) cannot be sent to a process: {error}; {advice}") from error
+        raise
     for index, process in enumerate(processes):
         process.join()
         if process.exitcode:

@@ -24,13 +24,13 @@ def takes_integral_floats(function: Function) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         names = [*parameters, *[""] * len(args)]
-        args = tuple(_integer(value) if name in integers else value for name, value in zip(names, args, strict=False))
-        kwargs = {name: _integer(value) if name in integers else value for name, value in kwargs.items()}
+        args = tuple(integral(value) if name in integers else value for name, value in zip(names, args, strict=False))
+        kwargs = {name: integral(value) if name in integers else value for name, value in kwargs.items()}
         return function(*args, **kwargs)
 
     return cast(Function, call)
 
 
-def _integer(value: Any) -> Any:
+def integral(value: Any) -> Any:
     """Return an integral float as an integer, and any other value as it is."""
     return int(value) if isinstance(value, float | np.floating) and value.is_integer() else value

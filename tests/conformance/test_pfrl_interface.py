@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,11 @@ def test_module_has_pfrls_names_and_parameters(module: str) -> None:
 
 def test_departures_are_of_pfrls_names() -> None:
     assert {path.partition(":")[0] for path in DEPARTURES} <= {*NAMES}
+
+
+def test_departures_are_in_the_document() -> None:
+    names = {re.split("[:.]", path.partition("(")[0].removesuffix(".__init__"))[-1] for path in DEPARTURES}
+    assert names <= {*re.findall(r"\w+", (ROOT / "docs/departures.md").read_text(encoding="utf-8"))}
 
 
 @pytest.mark.peers

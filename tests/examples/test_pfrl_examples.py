@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 FACTS = json.loads((Path(__file__).parents[1] / "data/peers/pfrl_examples.json").read_text(encoding="utf-8"))
+#: Their `**kwargs` are PFRL's, too.
+FORWARDING = {"nn.to_factorized_noisy", "optimizers.SharedRMSpropEpsInsideSqrt", "wrappers.Render"}
 
 
 def found(path: str) -> Any:
@@ -26,4 +28,6 @@ def found(path: str) -> Any:
 def test_the_name_is_here_and_its_calls_bind(path: str) -> None:
     value = found(path)
     for n_positional, *keywords in FACTS[path]:
-        inspect.signature(value).bind(*[None] * n_positional, **dict.fromkeys(keywords))
+        signature = inspect.signature(value)
+        signature.bind(*[None] * n_positional, **dict.fromkeys(keywords))
+        assert path in FORWARDING or {*keywords} <= {*signature.parameters}

@@ -10,7 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from probe_pfrl import signature_of
+from hook_parts import N_ENVS, REPLAYING, made, replaying
+from probe_pfrl import names_set_by, signature_of
 
 from pfrl_like.learning.overrides.hooks import HookMethod
 
@@ -35,11 +36,18 @@ def found(path: str) -> Any:
     return ABSENT if isinstance(value, HookMethod) else value  # a method that the agent refuses
 
 
-def annotated(path: str) -> bool:
-    """True if the name is an attribute of objects that the class, or a base of it, declares."""
-    cls = found(path.rpartition(".")[0])
-    name = path.rpartition(".")[2]
-    return isinstance(cls, type) and any(name in inspect.get_annotations(each) for each in cls.__mro__)
+@functools.cache
+def agent(name: str) -> Any:
+    """An agent of one of PFRL's classes; None for the name of another class."""
+    return made(name) if name in N_ENVS else replaying(name) if name in REPLAYING else None
+
+
+def is_attribute(path: str) -> bool:
+    """True if the name is an attribute of objects that the class, or a base of it, declares or sets."""
+    cls, name = found(path.rpartition(".")[0]), path.rpartition(".")[2]
+    own = [each for each in getattr(cls, "__mro__", ()) if each.__module__.startswith("pfrl_like")]
+    declared = any(name in inspect.get_annotations(each) or name in names_set_by(each) for each in own)
+    return declared or bool(own) and hasattr(agent(cls.__name__), name)
 
 
 def members(cls: str) -> dict[str, str]:
@@ -116,7 +124,7 @@ def differences_of_one(path: str, definition: str) -> Iterator[str]:
     if inherited or "." in path.partition(":")[2] and found(path.rpartition(".")[0]) is ABSENT:
         return  # the base, or the class, differs
     if ours is ABSENT:
-        if text not in ("property", "value") or not annotated(path):
+        if text not in ("property", "value") or not is_attribute(path):
             yield path
     elif text.startswith("("):
         if isinstance(ours, type):

@@ -5,6 +5,7 @@ needs the standard library alone. `signature_of` describes the functions of both
 """
 
 import ast
+import functools
 import importlib
 import inspect
 import json
@@ -90,9 +91,30 @@ def described(value: Any, package: str) -> str:
     return "property" if isinstance(value, property) else "value"
 
 
+@functools.cache
+def classes_in(module: str) -> dict[str, ast.ClassDef]:
+    """The source of the classes of a module."""
+    nodes = ast.walk(ast.parse(Path(sys.modules[module].__file__ or "").read_text(encoding="utf-8")))
+    return {each.name: each for each in nodes if isinstance(each, ast.ClassDef)}
+
+
+@functools.cache
+def names_set_by(cls: type, method: str | None = None) -> set[str]:
+    """Public names that a class, or one method of it, assigns to attributes of `self`."""
+    body = [
+        each for each in classes_in(cls.__module__)[cls.__name__].body if method in (None, getattr(each, "name", ""))
+    ]
+    nodes = [each for part in body for each in ast.walk(part) if isinstance(each, ast.Attribute)]
+    stored = [each.attr for each in nodes if isinstance(each.ctx, ast.Store) and ast.unparse(each.value) == "self"]
+    return {name for name in stored if not name.startswith("_")}
+
+
 def own_members(cls: type, package: str) -> dict[str, str]:
-    """The public members that a class itself defines; "value" for those that torch gives instead of a later base."""
-    found = {}
+    """The public members that a class itself defines, and the attributes that its `__init__` sets.
+
+    "value" also describes members that torch gives instead of a later base.
+    """
+    found = dict.fromkeys(names_set_by(cls, "__init__"), "value")
     for base in cls.__mro__:
         for name in vars(base) if base.__module__.startswith(package) else ():
             definer = next(each for each in cls.__mro__ if name in vars(each))

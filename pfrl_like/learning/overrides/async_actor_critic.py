@@ -1,5 +1,6 @@
 """Updates of A3C and ACER agents whose subclass overrides methods of PFRL's agents."""
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,12 +40,13 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
     agent.past_obs = _by_time(agent.t_start, raw_obs)
     agent.past_action = agent.past_actions = _by_time(agent.t_start, batch.action)
     agent.past_recurrent_state = {agent.t_start: batch.recurrent_state}
-    state = None if agent.recurrent_memory is None else agent.recurrent_memory.train_state
-    agent.train_recurrent_states = get_recurrent_state_at(state, [env], detach=True)
+    memory, agent.recurrent_memory = agent.recurrent_memory, copy.copy(agent.recurrent_memory)
+    agent.train_recurrent_states = get_recurrent_state_at(agent.train_recurrent_states, [env], detach=True)
     statevar = map_nested(lambda leaf: leaf[-1:], batch.next_obs) if batch.discount[-1] else None
     try:
         _learn(agent, batch, lambda: agent._learn_by_hooks(statevar), 0 if agent.disable_online_update else 1)
     finally:
+        agent.recurrent_memory = memory
         forget_steps(agent)
     for _ in range(agent.n_times_replay):
         agent.update_from_replay()

@@ -3,6 +3,8 @@
 from typing import Any
 
 from pfrl_like.replay_buffer import ReplayUpdater
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.integers import integral
 
 #: Names of the agent's attributes, keyed by PFRL's names of the updater's attributes.
 _ATTRIBUTES = {
@@ -38,8 +40,11 @@ class AgentUpdater(ReplayUpdater):
         if name == "update_func":
             options = {each: getattr(self, each) for each in _ATTRIBUTES}
             vars(self)["_agent"].replay_updater = ReplayUpdater(update_func=value, **options)
-        else:
-            setattr(vars(self)["_agent"], _attribute(name), value)
+            return
+        if _attribute(name) and name not in ("replay_buffer", "episodic_update"):
+            value = integral(value)
+            check_counts(int(name != "replay_start_size"), name == "episodic_update_len", **{name: value})
+        setattr(vars(self)["_agent"], _attribute(name), value)
 
     def update_if_necessary(self, iteration: int) -> bool:
         """Make `n_times_update` updates of the agent if they are due at time step `iteration`.

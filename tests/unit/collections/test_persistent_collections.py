@@ -24,6 +24,14 @@ def test_a_later_queue_holds_the_newest_items(tmp_path: Path) -> None:
     assert list(queue_of(tmp_path / "queue", maxlen=None)) == [0, 1, 2, 3]
 
 
+def test_writers_that_choose_one_number_keep_the_items_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("pfrl_like.collections.persistent_collections._journals", lambda folder: [])
+        for item in "ab":
+            queue_of(tmp_path, items=[item])
+    assert sorted(queue_of(tmp_path)) == ["a", "b"]
+
+
 def test_transitions_come_back_as_they_were(tmp_path: Path) -> None:
     step = {"state": np.float32([[1, 2]]), "action": 1, "reward": 0.5, "next_state": None, "flags": (True, "a", b"b")}
     queue_of(tmp_path, items=[[step, step]])
@@ -54,7 +62,8 @@ def test_the_items_of_ancestors_come_first_and_are_not_copied(tmp_path: Path, ca
         third = queue_of(tmp_path / "third", 4, ancestor=tmp_path / "second", items=[3], logger=logging.getLogger())
     assert list(third) == [0, 1, 2, 3]
     assert f"{tmp_path}/third: 3 items are loaded" in caplog.text
-    assert list(queue_of(tmp_path / "third")) == [3]
+    assert list(queue_of(tmp_path / "third")) == [3]  # unless the ancestor is passed again
+    assert "maxlen" not in (tmp_path / "third/queue.json").read_text()
     assert list(queue_of(tmp_path / "fourth", maxlen=1, ancestor=tmp_path / "second")) == [2]
 
 

@@ -50,6 +50,7 @@ def test_initial_max_priority_is_that_of_the_first_items():
     buffer = PrioritizedBuffer(initial_max_priority=3.0)
     buffer.append("first")
     buffer.append("light", priority=1.0)
+    assert (buffer.priority_sums.sum(), buffer.priority_mins.min()) == (4.0, 1.0)
     values, probabilities, _ = buffer.sample(2)
     assert probabilities[values.index("first")] == 0.75
 

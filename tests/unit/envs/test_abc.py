@@ -16,7 +16,8 @@ def test_right_actions_earn_one_at_the_end():
     obs, reward, done, info = env.step(0)
     assert (obs.tolist(), reward, done, info) == (one_hot(1), 0.0, False, {})
     obs, reward, done, info = env.step(1)
-    assert (obs.tolist(), reward, done, info) == (one_hot(2), 1.0, True, {})
+    assert (obs.tolist(), reward, done, info) == (one_hot(env.terminal_state), 1.0, True, {})
+    assert len(obs) == env.n_dim_obs
 
 
 def test_observe_returns_the_current_observation():

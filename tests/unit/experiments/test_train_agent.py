@@ -355,7 +355,7 @@ def test_tensorboard_of_the_evaluator_is_closed_with_the_run(agent, tmp_path):
     pytest.importorskip("tensorboard")
     evaluator = Evaluator(agent, Counting(), None, 1, 1, tmp_path, use_tensorboard=True)
     train_agent(agent, Counting(), 3, tmp_path, evaluator=evaluator)
-    assert evaluator.tensorboard._writer.file_writer is None
+    assert evaluator.use_tensorboard and evaluator.tb_writer.file_writer is None
 
 
 def test_run_record_tells_whether_the_random_streams_began_alike(agent, tmp_path):

@@ -162,7 +162,9 @@ def test_a_state_q_function_actor_makes_batches_as_it_is_told():
 
     agent = make_agent(phi=lambda obs: obs * 2)
     _, theirs = multiprocessing.Pipe()
-    StateQFunctionActor(theirs, agent.model, agent.explorer, agent.phi, batch_states=own).act(np.ones(5, np.float32))
+    q_actor = StateQFunctionActor(theirs, agent.model, agent.explorer, agent.phi, batch_states=own)
+    q_actor.act(np.ones(5, np.float32))
+    assert (q_actor.model, q_actor.phi, q_actor.batch_states) == (agent.model, agent.phi, own)
     assert calls == [(1, torch.device("cpu"), agent.phi)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from async_parts import MAKE, OBS, make_a3c, make_acer, parameters
+from async_parts import MAKE, OBS, a3c_model, make_a3c, make_acer, parameters
 from torch import nn
 from torch.testing import assert_close
 
@@ -149,6 +149,19 @@ def test_recurrent_states_go_on_over_updates_and_end_with_episodes() -> None:
     assert second.abs().sum() > 0
     assert not third.any()
     assert second.shape == (1, 1, 8)
+
+
+def test_an_override_reads_the_recurrent_state_of_its_environment() -> None:
+    class Own(A3C):
+        def update(self, statevar: Any) -> None:  # type: ignore[override]
+            states.append(self.train_recurrent_states[0])
+
+    states, model = list[Any](), a3c_model(recurrent=True)
+    agent = Own(model, torch.optim.SGD(model.parameters(), 0.1), 1, 0.9, recurrent=True)
+    agent.batch_act(EYE[:2])
+    agent.batch_observe(EYE[1:3], [0.0] * 2, [False] * 2, [False] * 2)
+    assert torch.equal(torch.cat(states, dim=1), agent.train_recurrent_states[0])
+    assert agent.test_recurrent_states is None
 
 
 # Arguments of A3C

@@ -6,13 +6,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from peers.pfrl_small_modules import Counting, Recording
 from tensorboard_files import scalars
 
 from pfrl_like.experiments.evaluator import AsyncEvaluator, record_stats, record_tb_stats_loop, write_header
@@ -23,63 +22,11 @@ from pfrl_like.replay_buffers import ReplayBuffer
 FORK = multiprocessing.get_context("fork")
 
 
-class Counting:
-    """Environment with episodes of n steps; the reward of step i is i."""
-
-    def __init__(self, n: int) -> None:
-        self.n, self.resets = n, 0
-
-    def reset(self) -> Any:
-        self.t = 0
-        self.resets += 1
-        return np.float32([0])
-
-    def step(self, action: int) -> Any:
-        self.t += 1
-        return np.float32([self.t]), float(self.t), self.t >= self.n, {}
-
-    def get_statistics(self) -> list[tuple[str, Any]]:
-        return [("resets", self.resets)]
-
-    def clear_statistics(self) -> None:
-        self.resets = 0
-
-
-class Recording:
-    """Agent that records what it is told in training, and the names under which it is saved."""
-
-    def __init__(self) -> None:
-        self.training, self.saved, self.observed = True, [], []  # type: ignore[var-annotated]
-        self.calls = 0
-
-    def act(self, obs: Any) -> int:
-        self.calls += 1
-        return 0
-
-    def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
-        self.calls += 1
-        if self.training:
-            self.observed.append((float(obs[0]), done, reset))
-
-    def get_statistics(self) -> list[tuple[str, Any]]:
-        return [("calls", self.calls)]
-
-    def save(self, dirname: str) -> None:
-        os.makedirs(dirname, exist_ok=True)
-        self.saved.append(Path(dirname).name)
-
-    @contextmanager
-    def eval_mode(self) -> Iterator[None]:
-        self.training = False
-        yield
-        self.training = True
-
-
 class Run:
     """A run of `train_loop` with an evaluator of two episodes every three steps."""
 
     def __init__(self, outdir: Path, steps: int, *, error_at: int = 0, process_idx: int = 0, **options: Any) -> None:
-        self.agent, self.events, self.error_at = Recording(), [], error_at  # type: ignore[var-annotated]
+        self.agent, self.events, self.error_at = Recording(), list[Any](), error_at
         self.evaluator = AsyncEvaluator(None, 2, 3, str(outdir), evaluation_hooks=[self.after_evaluation])
         self.counter, self.episodes = FORK.Value("l", 0), FORK.Value("l", 0)
         self.stop, self.outdir = threading.Event(), outdir
@@ -109,7 +56,7 @@ def test_the_loop_evaluates_after_episodes_and_saves_at_the_end(tmp_path: Path) 
     assert run.events == [1, 2, 3, 4, (4, 6.0), 5, 6, 7, 8, (8, 6.0), 9, 10, (10, 6.0)]
     assert (run.counter.value, run.episodes.value) == (10, 3)
     assert run.agent.saved == ["best", "10_finish"] and run.evaluator.max_score == 6.0
-    assert run.agent.observed == [(i, i == 4, False) for i in (1, 2, 3, 4, 1, 2, 3, 4, 1, 2)]
+    assert run.agent.observed == [[i, i, i == 4, False] for i in (1, 2, 3, 4, 1, 2, 3, 4, 1, 2)]
     header = ["steps", "episodes", "mean", "median", "stdev", "max", "min", "calls", "resets"]
     scores = ["6.0", "6.0", "0.0", "6.0", "6.0"]
     ends = (["4", "0"], ["20", "2"]), (["8", "1"], ["40", "2"]), (["10", "2"], ["56", "2"])
@@ -120,7 +67,7 @@ def test_long_episodes_are_cut_off(tmp_path: Path) -> None:
     run = Run(tmp_path, 10, max_episode_len=2)
     run.run()
     assert run.events == [1, 2, 3, 4, (4, 6.0), 5, 6, (6, 6.0), 7, 8, 9, 10, (10, 6.0)]
-    assert run.agent.observed == [(1, False, False), (2, False, True)] * 5
+    assert run.agent.observed == [[1, 1, False, False], [2, 2, False, True]] * 5
     assert run.episodes.value == 5
 
 
@@ -160,6 +107,15 @@ def test_processes_share_the_clock_and_the_best_score_of_an_evaluator(tmp_path: 
         assert process.exitcode == 0
     assert [line.split("\t")[0] for line in (tmp_path / "scores.txt").read_text().splitlines()] == ["steps", "5", "10"]
     assert evaluator.max_score == 6.0
+
+
+def test_the_scores_of_an_earlier_run_are_kept_elsewhere(tmp_path: Path) -> None:
+    write_header(tmp_path, Recording(), object())
+    evaluator = AsyncEvaluator(None, 1, 5, str(tmp_path))
+    evaluator.start_time -= 1000
+    assert [path.parent.name[:8] for path in tmp_path.glob("*/scores.txt")] == ["earlier-"]
+    assert evaluator.evaluate_and_update_max_score(2, 0, Counting(3), Recording()) == 6.0
+    assert float((tmp_path / "scores.txt").read_text().splitlines()[1].split("\t")[2]) > 1000
 
 
 def test_the_table_of_scores_has_pfrls_columns(tmp_path: Path) -> None:
@@ -212,13 +168,12 @@ def test_all_processes_of_the_group_end() -> None:
     receiver, sender = FORK.Pipe(duplex=False)
     process = FORK.Process(target=end)
     process.start()
-    child = receiver.recv()
+    receiver.recv()
     process.join()
     assert process.exitcode == -signal.SIGTERM
     sender.close()
     with pytest.raises(EOFError):
         receiver.recv()  # returns when the child, which also has the other end, has ended
-    assert child > 0
 
 
 class WithBuffer:

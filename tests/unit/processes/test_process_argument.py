@@ -35,6 +35,13 @@ def test_one_tensor_in_two_places_stays_one():
     assert first is second[0]
 
 
+def test_two_tensors_over_one_memory_stay_over_one():
+    first = torch.zeros(4)
+    copy, view = pickle.loads(pickle.dumps(ProcessArgument((first, first[1:3])))).value
+    view[0] = 5
+    assert copy.tolist() == [0, 5, 0, 0] and not first.any()
+
+
 def test_a_value_is_itself_where_nothing_is_pickled():
     value = object()
     assert ProcessArgument(value).value is value

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -11,12 +12,30 @@ from pfrl_like.utils import async_
 from pfrl_like.utils.async_ import AbnormalExitWarning, run_async
 
 FORK = multiprocessing.get_context("fork")
+PROCESS = async_.mp.Process
 
 
 @pytest.fixture(autouse=True)
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of a new interpreter would import torch, which takes seconds."""
     monkeypatch.setattr(async_.mp, "Process", FORK.Process)
+
+
+@pytest.mark.slow
+def test_a_function_of_a_module_runs_in_new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_.mp, "Process", PROCESS)
+    multiprocessing.set_start_method("spawn")
+    with pytest.warns(AbnormalExitWarning, match="process 1 .*exited with status 1"):
+        run_async(2, os._exit)
+
+
+def test_processes_end_if_another_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = FORK.Process(target=threading.Event().wait), FORK.Process()
+    monkeypatch.setattr(second, "start", lambda: os.stat("missing"))
+    monkeypatch.setattr(async_.mp, "Process", lambda target, args: (first, second)[args[0]])
+    with pytest.raises(FileNotFoundError):
+        run_async(2, print)
+    assert first.exitcode == -signal.SIGTERM
 
 
 def test_each_process_gets_its_index() -> None:

@@ -25,6 +25,16 @@ def test_its_attributes_are_those_of_the_agent() -> None:
         assert not hasattr(agent.replay_updater, name)
 
 
+@pytest.mark.parametrize("name", ["batchsize", "n_times_update", "update_interval", "episodic_update_len"])
+def test_a_count_of_it_is_checked(name: str) -> None:
+    updater = replaying("DQN").replay_updater
+    setattr(updater, name, 8.0)
+    for value, error in ((-8, ValueError), (8.5, TypeError)):
+        with pytest.raises(error, match=f"{name}.*expected an integer from 1 on"):
+            setattr(updater, name, value)
+    assert getattr(updater, name) == 8
+
+
 @pytest.mark.parametrize("owner", REPLAYING)
 def test_updates_are_made_when_they_are_due(owner: str) -> None:
     agent = replaying(owner)
