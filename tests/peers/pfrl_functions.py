@@ -1,6 +1,7 @@
 """Functions that scripts import from PFRL's agents, and agents that scripts reach into: the same code for both.
 
-Run by a peer's interpreter, `python tests/peers/pfrl_functions.py FILE` writes the numbers of each case there, as JSON.
+Run by a peer's interpreter, with `tests` on its path, `python tests/peers/pfrl_functions.py FILE` writes
+the numbers of each case there, as JSON.
 """
 
 import importlib
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from peers.overrides import filled, sgd
 from torch import nn
 from torch.distributions import Categorical, Independent, Normal
 
@@ -42,13 +44,6 @@ def numbers(*values: Any) -> list[float]:
         elif value is not None:
             flat += np.asarray(value, float).flatten().tolist()
     return flat
-
-
-def filled(net: Any, seed: int) -> Any:
-    state = np.random.RandomState(seed)
-    for param in net.parameters():
-        param.data = torch.from_numpy(state.normal(scale=0.4, size=param.shape).astype(np.float32))
-    return net
 
 
 # ACER
@@ -315,7 +310,7 @@ def masked_agent(pfrl: Any, recurrent: bool, by_hand: bool = False, buffer: str 
         net = nn.Sequential(nn.Linear(3, 3), head)
     buffer = buffer or ("EpisodicReplayBuffer" if recurrent else "ReplayBuffer")
     return Masked(
-        filled(net, 7), torch.optim.SGD(net.parameters(), lr=0.1), getattr(pfrl.replay_buffers, buffer)(100), 0.9,
+        filled(net, 7), sgd(net), getattr(pfrl.replay_buffers, buffer)(100), 0.9,
         pfrl.explorers.Greedy(), recurrent=recurrent, target_update_interval=4,
         **{"replay_start_size": 4, "minibatch_size": 4, **options},
     )  # fmt: skip

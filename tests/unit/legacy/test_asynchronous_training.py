@@ -6,13 +6,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from peers.pfrl_small_modules import Counting, Recording
 from tensorboard_files import scalars
 
 from pfrl_like.experiments.evaluator import AsyncEvaluator, record_stats, record_tb_stats_loop, write_header
@@ -21,58 +20,6 @@ from pfrl_like.experiments.train_agent_async import kill_all, train_loop
 from pfrl_like.replay_buffers import ReplayBuffer
 
 FORK = multiprocessing.get_context("fork")
-
-
-class Counting:
-    """Environment with episodes of n steps; the reward of step i is i."""
-
-    def __init__(self, n: int) -> None:
-        self.n, self.resets = n, 0
-
-    def reset(self) -> Any:
-        self.t = 0
-        self.resets += 1
-        return np.float32([0])
-
-    def step(self, action: int) -> Any:
-        self.t += 1
-        return np.float32([self.t]), float(self.t), self.t >= self.n, {}
-
-    def get_statistics(self) -> list[tuple[str, Any]]:
-        return [("resets", self.resets)]
-
-    def clear_statistics(self) -> None:
-        self.resets = 0
-
-
-class Recording:
-    """Agent that records what it is told in training, and the names under which it is saved."""
-
-    def __init__(self) -> None:
-        self.training, self.saved, self.observed = True, [], []  # type: ignore[var-annotated]
-        self.calls = 0
-
-    def act(self, obs: Any) -> int:
-        self.calls += 1
-        return 0
-
-    def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
-        self.calls += 1
-        if self.training:
-            self.observed.append((float(obs[0]), done, reset))
-
-    def get_statistics(self) -> list[tuple[str, Any]]:
-        return [("calls", self.calls)]
-
-    def save(self, dirname: str) -> None:
-        os.makedirs(dirname, exist_ok=True)
-        self.saved.append(Path(dirname).name)
-
-    @contextmanager
-    def eval_mode(self) -> Iterator[None]:
-        self.training = False
-        yield
-        self.training = True
 
 
 class Run:
@@ -109,7 +56,7 @@ def test_the_loop_evaluates_after_episodes_and_saves_at_the_end(tmp_path: Path) 
     assert run.events == [1, 2, 3, 4, (4, 6.0), 5, 6, 7, 8, (8, 6.0), 9, 10, (10, 6.0)]
     assert (run.counter.value, run.episodes.value) == (10, 3)
     assert run.agent.saved == ["best", "10_finish"] and run.evaluator.max_score == 6.0
-    assert run.agent.observed == [(i, i == 4, False) for i in (1, 2, 3, 4, 1, 2, 3, 4, 1, 2)]
+    assert run.agent.observed == [[i, i, i == 4, False] for i in (1, 2, 3, 4, 1, 2, 3, 4, 1, 2)]
     header = ["steps", "episodes", "mean", "median", "stdev", "max", "min", "calls", "resets"]
     scores = ["6.0", "6.0", "0.0", "6.0", "6.0"]
     ends = (["4", "0"], ["20", "2"]), (["8", "1"], ["40", "2"]), (["10", "2"], ["56", "2"])
@@ -120,7 +67,7 @@ def test_long_episodes_are_cut_off(tmp_path: Path) -> None:
     run = Run(tmp_path, 10, max_episode_len=2)
     run.run()
     assert run.events == [1, 2, 3, 4, (4, 6.0), 5, 6, (6, 6.0), 7, 8, 9, 10, (10, 6.0)]
-    assert run.agent.observed == [(1, False, False), (2, False, True)] * 5
+    assert run.agent.observed == [[1, 1, False, False], [2, 2, False, True]] * 5
     assert run.episodes.value == 5
 
 
