@@ -226,11 +226,7 @@ def test_a_thread_that_learns_goes_on_while_another_evaluates() -> None:
 
 def test_a_recurrent_agent_wants_a_copy_for_each_thread() -> None:
     agent = make_on_policy("PPO", True)
-    with (
-        agent.eval_mode(),
-        agent.eval_mode(),
-        pytest.raises(RuntimeError, match="use copy.deepcopy"),
-    ):
+    with agent.eval_mode(), agent.eval_mode(), pytest.raises(RuntimeError, match="use copy.deepcopy"):
         in_threads(lambda i: agent.eval_mode().__enter__(), 1)
     copies = [copy.deepcopy(agent) for _ in range(N_THREADS)]
     for each in copies:

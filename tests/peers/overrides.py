@@ -20,6 +20,12 @@ def sgd(module: Any) -> Any:
     return torch.optim.SGD(module.parameters(), lr=0.1)
 
 
+def minimise(optimizer: Any, loss: Any) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
 def parameters_of(agent: Any, *names: str) -> Any:
     """All parameters of those of an agent's modules that it has, one after the other, [n]."""
     parts = [getattr(agent, name, None) for name in names]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from peers.overrides import filled, halved, library, own, parameters_of, plain, sgd, skipped
+from peers.overrides import filled, halved, library, minimise, own, parameters_of, plain, sgd, skipped
 from torch import nn
 from torch.distributions import Independent, Normal
 from torch.nn import functional as F
@@ -167,9 +167,7 @@ def own_critic_steps(self, batch: Any) -> None:
         loss = F.smooth_l1_loss(predicted, target)
         getattr(self, f"q{i}_record").extend(predicted.detach().cpu().numpy())
         getattr(self, f"q_func{i}_loss_record").append(float(loss))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        minimise(optimizer, loss)
     self.q_func_n_updates += 1
 
 
@@ -178,9 +176,7 @@ def own_policy_step(self, batch: Any) -> None:
     action = self.policy(batch["state"]).rsample()
     loss = -self.q_func1((batch["state"], action)).mean() + 0.2 * (action**2).mean()
     self.policy_loss_record.append(float(loss))
-    self.policy_optimizer.zero_grad()
-    loss.backward()
-    self.policy_optimizer.step()
+    minimise(self.policy_optimizer, loss)
     self.policy_n_updates += 1
 
 
@@ -197,9 +193,7 @@ def own_soft_critic_steps(self, batch: Any) -> None:
     for i in (1, 2):
         critic, optimizer = getattr(self, f"q_func{i}"), getattr(self, f"q_func{i}_optimizer")
         loss = 0.25 * F.mse_loss(critic((batch["state"], batch["action"])).flatten(), target)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        minimise(optimizer, loss)
 
 
 @own("update_policy_and_temperature")
@@ -209,9 +203,7 @@ def own_soft_policy_step(self, batch: Any) -> None:
     log_prob = distribution.log_prob(action)
     q = torch.min(self.q_func1((batch["state"], action)), self.q_func2((batch["state"], action)))
     loss = (self.temperature * log_prob[..., None] - q).mean() + 0.1 * (action**2).mean()
-    self.policy_optimizer.zero_grad()
-    loss.backward()
-    self.policy_optimizer.step()
+    minimise(self.policy_optimizer, loss)
     self.n_policy_updates += 1
     if self.entropy_target is not None:
         self.update_temperature(log_prob.detach())
@@ -221,9 +213,7 @@ def own_soft_policy_step(self, batch: Any) -> None:
 @own("update_temperature")
 def own_temperature_step(self, log_prob: Any) -> None:
     loss = (self.temperature_holder() * (log_prob + 2 * self.entropy_target)).mean()
-    self.temperature_optimizer.zero_grad()
-    loss.backward()
-    self.temperature_optimizer.step()
+    minimise(self.temperature_optimizer, loss)
 
 
 @own("compute_critic_loss")

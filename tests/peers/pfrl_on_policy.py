@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from peers.overrides import filled, halved, library, own, parameters_of, plain, sgd, skipped
+from peers.overrides import filled, halved, library, minimise, own, parameters_of, plain, sgd, skipped
 from torch import nn
 from torch.nn import functional as F
 
@@ -168,9 +168,7 @@ def a2c_huber(self) -> None:
     advantage = (self.returns[:-1] - value).detach()
     loss = self.v_loss_coef * F.smooth_l1_loss(value, self.returns[:-1])
     loss = loss - self.pi_loss_coef * (advantage * log_prob).mean()
-    self.optimizer.zero_grad()
-    (loss - self.entropy_coeff * distribution.entropy().mean()).backward()
-    self.optimizer.step()
+    minimise(self.optimizer, loss - self.entropy_coeff * distribution.entropy().mean())
     self.states[0] = self.states[-1]
     self.t_start = self.t
     self.average_value += (1 - self.average_value_decay) * (value.mean().item() - self.average_value)
