@@ -20,6 +20,7 @@ from agent_parts import make_agent
 from network_parts import OBS
 from on_policy_parts import make_on_policy
 from registry import LEARNERS
+from time_parts import run_together
 from torch import nn
 
 from pfrl_like.agent import Agent
@@ -60,10 +61,7 @@ def in_threads(work: Callable[[int], None], n: int = N_THREADS) -> None:
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(n)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(threads)
     for error in errors:
         raise error
 

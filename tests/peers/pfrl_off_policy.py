@@ -95,13 +95,16 @@ def make_ddpg(pfrl: Any, cls: Any, buffer: Any) -> Any:
     )  # fmt: skip
 
 
+def with_two_critics(cls: Any, policy: Any, **options: Any) -> Any:
+    critics = [filled(Critic(), seed) for seed in (2, 3)]
+    return cls(policy, *critics, sgd(policy), *map(sgd, critics), **options)
+
+
 def make_td3(pfrl: Any, cls: Any, buffer: Any) -> Any:
     policy = filled(mlp(ACTION, nn.Tanh(), pfrl.policies.DeterministicHead()), 1)
-    critics = [filled(Critic(), seed) for seed in (2, 3)]
-    return cls(
-        policy, *critics, sgd(policy), *map(sgd, critics), explorer=pfrl.explorers.Greedy(), policy_update_delay=1,
-        target_policy_smoothing_func=lambda action: action + 0.1, **common(pfrl, buffer),
-    )  # fmt: skip
+    smoothing = {"target_policy_smoothing_func": lambda action: action + 0.1}
+    kept = {"explorer": pfrl.explorers.Greedy(), "policy_update_delay": 1, **smoothing, **common(pfrl, buffer)}
+    return with_two_critics(cls, policy, **kept)
 
 
 def make_delayed_td3(pfrl: Any, cls: Any, buffer: Any) -> Any:
@@ -112,12 +115,8 @@ def make_delayed_td3(pfrl: Any, cls: Any, buffer: Any) -> Any:
 
 def make_sac(pfrl: Any, cls: Any, buffer: Any) -> Any:
     policy = filled(mlp(ACTION, Gaussian()), 1)
-    critics = [filled(Critic(), seed) for seed in (2, 3)]
-    agent = cls(
-        policy, *critics, sgd(policy), *map(sgd, critics), entropy_target=-2.0, temperature_optimizer_lr=0.1,
-        **common(pfrl, buffer),
-    )  # fmt: skip
-    return agent
+    kept = {"entropy_target": -2.0, "temperature_optimizer_lr": 0.1, **common(pfrl, buffer)}
+    return with_two_critics(cls, policy, **kept)
 
 
 # Overrides, as users of PFRL write them

@@ -1,13 +1,10 @@
 """A3C with local functions, hooks at global steps and evaluations."""
 
 import torch
-from parts import Walk, actor_critic, categorical_policy, equal, files, pfrl, report, scores, set_lr, train_async
+from parts import actor_critic, categorical_policy, equal, files, pfrl, report, scores, set_lr, train_async
 
 
 def main():
-    def make_env(process_idx, test):
-        return Walk(5 if test else 8)
-
     def phi(obs):
         return obs * 1.0
 
@@ -20,18 +17,14 @@ def main():
     def count(env, agent, step):
         counter.add_(1)
 
-    def lr_setter(env, agent, value):
-        set_lr(env, agent, value)
-
     train_async(
         agent=agent,
         processes=1,
-        make_env=make_env,
         profile=False,
         steps=200,
         eval_interval=50,
         max_episode_len=6,
-        global_step_hooks=[pfrl.experiments.LinearInterpolationHook(200, 7e-4, 0, lr_setter), count],
+        global_step_hooks=[pfrl.experiments.LinearInterpolationHook(200, 7e-4, 0, set_lr), count],
     )
     table = scores("out")
     report(

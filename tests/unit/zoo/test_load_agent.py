@@ -209,21 +209,23 @@ def make_agent() -> DQN:
     return DQN(q_function, optimizer, ReplayBuffer(100), 0.9, Greedy(), replay_start_size=50)
 
 
-def test_without_a_composition_the_error_offers_make_agent(folder: Path) -> None:
-    agent, observations = make_agent(), samples(OBS["vector"])
-    agent.save(folder)
-    with pytest.raises(CheckpointError, match=r"has no composition.json, .*: pass make_agent=, a function"):
-        load_agent(folder)
-    loaded = load_agent(folder, make_agent=make_agent)
-    np.testing.assert_array_equal(actions(loaded, observations), actions(agent, observations))
-
-
-def test_a_directory_of_pfrl_is_loaded_with_make_agent(folder: Path) -> None:
-    agent, observations = make_agent(), samples(OBS["vector"])
+def save_as_pfrl(agent: DQN, folder: Path) -> None:
     folder.mkdir()
     for name in ("model", "target_model"):
         torch.save(getattr(agent, name).state_dict(), folder / f"{name}.pt")
-    with pytest.raises(CheckpointError, match="has no manifest of a saved agent"):
+
+
+@pytest.mark.parametrize(
+    ("save", "text"),
+    [
+        (DQN.save, r"has no composition.json, .*: pass make_agent=, a function"),
+        (save_as_pfrl, "has no manifest of a saved agent"),
+    ],
+)
+def test_without_a_composition_an_agent_is_loaded_with_make_agent(folder: Path, save: Any, text: str) -> None:
+    agent, observations = make_agent(), samples(OBS["vector"])
+    save(agent, folder)
+    with pytest.raises(CheckpointError, match=text):
         load_agent(folder)
     loaded = load_agent(folder, make_agent=make_agent)
     np.testing.assert_array_equal(actions(loaded, observations), actions(agent, observations))
