@@ -96,7 +96,9 @@ def test_runners_of_several_environments_take_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_asynchronous_runner_takes_it(tmp_path: Path) -> None:
-    experiments.train_agent_async(tmp_path, 2, lambda *_: Walk(), agent=Shared(0), start_method="fork", **EVALUATION)
+    experiments.train_agent_async(
+        tmp_path, 2, lambda index, test: Walk(), agent=Shared(0), start_method="fork", **EVALUATION
+    )
     assert (tmp_path / "12_finish").is_dir()
 
 
