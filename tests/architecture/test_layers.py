@@ -5,6 +5,7 @@ import functools
 import importlib
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pfrl_like.legacy.names import OLD_NAMES
@@ -106,6 +107,16 @@ def inner_imports(module: str) -> list[tuple[int, str]]:
     return found
 
 
+def imports_from_to(is_meant: Callable[[str, str], bool]) -> list[str]:
+    """Imports of one part from another for which a function of the two is true."""
+    return [
+        f"{module}, line {line}: {target}"
+        for module in MODULES
+        for line, target in inner_imports(module)
+        if is_meant(part_of(module), part_of(target))
+    ]
+
+
 def test_every_module_has_a_layer() -> None:
     assert {part_of(module) for module in MODULES} == LEVEL.keys()
 
@@ -122,12 +133,7 @@ def test_imports_point_down() -> None:
             return target == here or (here, target) in SIDEWAYS
         return LEVEL[target] < LEVEL[here]
 
-    assert not [
-        f"{module}, line {line}: {target}"
-        for module in MODULES
-        for line, target in inner_imports(module)
-        if not allowed(part_of(module), part_of(target))
-    ]
+    assert not imports_from_to(lambda here, target: not allowed(here, target))
 
 
 def test_every_sideways_import_is_made() -> None:
@@ -189,12 +195,7 @@ def test_imports_by_text_are_those_of_the_table() -> None:
 
 
 def test_nothing_in_the_package_imports_legacy() -> None:
-    assert not [
-        f"{module}, line {line}: {target}"
-        for module in MODULES
-        for line, target in inner_imports(module)
-        if part_of(target) == "legacy" and part_of(module) != "legacy"
-    ]
+    assert not imports_from_to(lambda here, target: target == "legacy" != here)
 
 
 def test_every_old_name_is_found_at_its_path_and_its_module_looks_for_it() -> None:

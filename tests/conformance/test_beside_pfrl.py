@@ -1,21 +1,18 @@
 """Agents whose PFRL methods are overridden learn what PFRL's learn: an update, parameters equal to 1e-5."""
 
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from peer_libraries import TESTS, answer, asks
 from peers import pfrl_off_policy, pfrl_on_policy
 
 import pfrl_like
 import pfrl_like.agents.acer
 
-ROOT = Path(__file__).parents[2]
 PEERS = {"off_policy": pfrl_off_policy, "on_policy": pfrl_on_policy}
-FACTS = {name: np.load(ROOT / f"tests/data/peers/pfrl_{name}.npz") for name in PEERS}
-PEER = Path(os.environ.get("PFRL_LIKE_PEERS", ROOT / ".peers")) / "pfrl/bin/python"
+FACTS = {name: np.load(TESTS / f"data/peers/pfrl_{name}.npz") for name in PEERS}
 CASES: list[tuple[str, Any]] = [(name, case) for name, module in PEERS.items() for case in module.CASES]
 OVERRIDES = [
     (name, (agent, override, rest))
@@ -42,13 +39,10 @@ def test_every_override_changes_what_is_learnt(name: str, case: Any) -> None:
     assert np.abs(difference).max() > 1e-4
 
 
-@pytest.mark.peers
-@pytest.mark.skipif(not PEER.exists(), reason="PFRL is not installed beside: make peers")
+@asks("pfrl")
 @pytest.mark.parametrize("name", PEERS)
 def test_the_facts_are_what_pfrl_gives(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "facts.npz"
-    subprocess.run([PEER, ROOT / f"tests/peers/pfrl_{name}.py", path], check=True, capture_output=True)
-    given = np.load(path)
+    given = np.load(answer("pfrl", f"peers/pfrl_{name}.py", tmp_path / "facts.npz"))
     assert given.files == FACTS[name].files
     for case in given.files:
         np.testing.assert_allclose(given[case], FACTS[name][case], atol=1e-6, err_msg=case)

@@ -6,8 +6,6 @@ What d3rlpy answered is in `tests/data/peers`, where `tests/peers/d3rlpy_updates
 
 import functools
 import json
-import os
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from peer_libraries import TESTS, answer, asks
 from peers import problem
 from torch import Tensor, nn
 from torch.distributions import Independent, Normal
@@ -42,9 +41,7 @@ from pfrl_like.q_functions import QFunctionEnsemble
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffers import ReplayBuffer
 
-ROOT = Path(__file__).parents[2]
-PEER = Path(os.environ.get("PFRL_LIKE_PEERS", ROOT / ".peers")) / "d3rlpy/bin/python"
-ANSWERS = ROOT / "tests/data/peers"
+ANSWERS = TESTS / "data/peers"
 LR, EPS = problem.LEARNING_RATE, problem.EPS
 
 Array = NDArray[Any]
@@ -502,11 +499,9 @@ def test_bear_holds_squashed_actions_near_the_model_where_d3rlpys_term_does_not_
 # The library itself
 
 
-@pytest.mark.peers
-@pytest.mark.skipif(not PEER.exists(), reason="d3rlpy is not installed beside: make peers")
+@asks("d3rlpy")
 def test_d3rlpy_still_answers_so(tmp_path: Path) -> None:
-    command = [str(PEER), str(ROOT / "tests/peers/d3rlpy_updates.py"), str(tmp_path)]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    answer("d3rlpy", "peers/d3rlpy_updates.py", tmp_path)
     now, before = arrays_in(tmp_path), arrays_in(ANSWERS)
     assert now.keys() == before.keys()
     for name, array in now.items():

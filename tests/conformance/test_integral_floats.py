@@ -27,19 +27,8 @@ OTHERS = (
 )
 #: Agents of the default run; the others have the same bases.
 SHOWN = (
-    "DQN",
-    "DDPG",
-    "SoftActorCritic",
-    "TD3",
-    "PPO",
-    "TRPO",
-    "A2C",
-    "A3C",
-    "ACER",
-    "REINFORCE",
-    "IQN",
-    "REDQ",
-    "TQC",
+    *("DQN", "DDPG", "SoftActorCritic", "TD3", "IQN", "REDQ", "TQC"),
+    *("PPO", "TRPO", "A2C", "A3C", "ACER", "REINFORCE"),
 )
 AGENTS = [pytest.param(each, marks=[] if each.__name__ in SHOWN else pytest.mark.slow) for each in KINDS]
 Make = Callable[[Any], Any]

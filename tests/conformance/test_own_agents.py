@@ -4,10 +4,10 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
+from experiment_fakes import Counting
 from torch import nn
 
 from pfrl_like import agents, experiments
@@ -18,20 +18,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import ReplayBuffer
 
-
-class Walk(gymnasium.Env[Any, Any]):
-    """Episodes of five steps."""
-
-    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.t = 0
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.t += 1
-        return np.full(3, self.t / 10, np.float32), 1.0, self.t == 5, False, {}
+Walk = functools.partial(Counting, 5)  # steps an episode
 
 
 class One(Agent):
@@ -73,7 +60,7 @@ class Saved(AttributeSavingMixin, Agent):
     saved_attributes = ("model",)
 
     def __init__(self, n: int) -> None:
-        self.model, self.seen = nn.Linear(3, 2), n
+        self.model, self.seen = nn.Linear(1, 2), n
 
     act, observe, get_statistics = One.act, One.observe, One.get_statistics  # type: ignore[assignment]
 
@@ -107,18 +94,16 @@ def test_runners_of_several_environments_take_it(tmp_path: Path) -> None:
     assert agent.seen == 24
 
 
-def walk(idx: int, test: bool) -> Any:
-    return Walk()
-
-
 @pytest.mark.slow
 def test_the_asynchronous_runner_takes_it(tmp_path: Path) -> None:
-    experiments.train_agent_async(tmp_path, 2, walk, agent=Shared(0), start_method="fork", **EVALUATION)
+    experiments.train_agent_async(
+        tmp_path, 2, lambda index, test: Walk(), agent=Shared(0), start_method="fork", **EVALUATION
+    )
     assert (tmp_path / "12_finish").is_dir()
 
 
 def network() -> Any:
-    return nn.Sequential(nn.Linear(3, 2), DiscreteActionValueHead())
+    return nn.Sequential(nn.Linear(1, 2), DiscreteActionValueHead())
 
 
 @pytest.mark.parametrize("base", [agents.DQN, agents.PPO, agents.A3C])
@@ -128,7 +113,7 @@ def test_an_agent_of_pfrl_without_its_constructor_is_told_at_its_first_call(base
 
     agent = type("Own", (base,), {"__init__": init})()
     missing = r"Own has no attribute '\w+': Own.__init__ must call super\(\).__init__"
-    for call in (functools.partial(agent.act, np.zeros(3, np.float32)), agent.get_statistics):
+    for call in (functools.partial(agent.act, np.zeros(1, np.float32)), agent.get_statistics):
         with pytest.raises(AttributeError, match=missing):
             call()
     with pytest.raises(CheckpointError, match="Own.__init__ has not set it"):  # parameters are recorded first

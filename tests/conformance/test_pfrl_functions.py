@@ -1,21 +1,18 @@
 """What scripts import from PFRL's agents, and reach for in them, gives the numbers of PFRL 0.4."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from peer_libraries import TESTS, answer, asks
 from peers.pfrl_functions import CASES
 
 import pfrl_like
 from pfrl_like.legacy.names import OLD_NAMES
 
-ROOT = Path(__file__).parents[2]
-FACTS = json.loads((ROOT / "tests/data/peers/pfrl_functions.json").read_text())
-PEER = Path(os.environ.get("PFRL_LIKE_PEERS", ROOT / ".peers")) / "pfrl/bin/python"
-SOURCE = (ROOT / "tests/peers/pfrl_functions.py").read_text()
+FACTS = json.loads((TESTS / "data/peers/pfrl_functions.json").read_text())
+SOURCE = (TESTS / "peers/pfrl_functions.py").read_text()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -30,12 +27,9 @@ def test_every_old_name_of_agents_is_called() -> None:
     assert {name for name in names if f".{name}" not in SOURCE} == parts_of_others
 
 
-@pytest.mark.peers
-@pytest.mark.skipif(not PEER.exists(), reason="PFRL is not installed beside: make peers")
+@asks("pfrl")
 def test_the_facts_are_what_pfrl_gives(tmp_path: Path) -> None:
-    path = tmp_path / "facts.json"
-    subprocess.run([PEER, ROOT / "tests/peers/pfrl_functions.py", path], check=True, capture_output=True)
-    given = json.loads(path.read_text())
+    given = json.loads(answer("pfrl", "peers/pfrl_functions.py", tmp_path / "facts.json").read_text())
     assert given.keys() == FACTS.keys()
     for case in given:
         np.testing.assert_allclose(given[case], FACTS[case], atol=1e-5, err_msg=case)

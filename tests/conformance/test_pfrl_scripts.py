@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peer_libraries import TESTS, asks, python_of
 
-ROOT = Path(__file__).parents[2]
-PEER = Path(os.environ.get("PFRL_LIKE_PEERS", ROOT / ".peers")) / "pfrl/bin/python"
-FOLDER = ROOT / "tests/peers/pfrl_scripts"
+FOLDER = TESTS / "peers/pfrl_scripts"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "parts")
 #: What PFRL gives: name of the script -> report.
-FACTS_FILE = ROOT / "tests/data/peers/pfrl_scripts.json"
+FACTS_FILE = TESTS / "data/peers/pfrl_scripts.json"
 FACTS: dict[str, Any] = json.loads(FACTS_FILE.read_text(encoding="utf-8"))
 
 #: (script, entry of its report) -> reason for another value than PFRL's.
@@ -32,7 +31,7 @@ DEPARTURES = {
 
 def run(python: Path | str, library: str, name: str, folder: Path) -> Any:
     """The report that a script prints in a new folder."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environ = {**os.environ, "PYTHONPATH": str(TESTS.parent), "OMP_NUM_THREADS": "1"}
     command = [python, "-W", "ignore", FOLDER / f"{name}.py", library]
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -57,11 +56,10 @@ def test_script_counts_as_on_pfrl(name: str, tmp_path: Path) -> None:
     assert different == {each for each in DEPARTURES if each[0] == name}, own
 
 
-@pytest.mark.peers
-@pytest.mark.skipif(not PEER.exists(), reason="PFRL is not installed beside: make peers")
+@asks("pfrl")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_facts_are_what_pfrl_prints(name: str, tmp_path: Path) -> None:
-    assert run(PEER, "pfrl", name, tmp_path) == FACTS[name]
+    assert run(python_of("pfrl"), "pfrl", name, tmp_path) == FACTS[name]
 
 
 def test_every_script_has_facts() -> None:

@@ -1,28 +1,17 @@
 """PFRL's small modules and functions give PFRL's numbers."""
 
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
+from peer_libraries import answer, asks
 from peers.pfrl_small_modules import RESULTS
-
-ROOT = Path(__file__).parents[2]
-PEER = Path(os.environ.get("PFRL_LIKE_PEERS", ROOT / ".peers")) / "pfrl/bin/python"
-
-pytestmark = [
-    pytest.mark.peers,
-    pytest.mark.skipif(not PEER.exists(), reason="PFRL is not installed beside: make peers"),
-]
 
 
 @pytest.fixture(scope="module")
 def results_of_pfrl(tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("peer") / "results.json"
-    subprocess.run([PEER, ROOT / "tests/peers/pfrl_small_modules.py", path], check=True, capture_output=True)
-    return json.loads(path.read_text())
+    return json.loads(answer("pfrl", "peers/pfrl_small_modules.py", path).read_text())
 
 
 def flat(value: Any) -> list[Any]:
@@ -32,6 +21,7 @@ def flat(value: Any) -> list[Any]:
     return [each for part in value for each in flat(part)] if isinstance(value, list) else [value]
 
 
+@asks("pfrl")
 @pytest.mark.parametrize("name", RESULTS)
 def test_results_are_those_of_pfrl(name: str, results_of_pfrl: Any) -> None:
     own = flat(json.loads(json.dumps(RESULTS[name]("pfrl_like"))))

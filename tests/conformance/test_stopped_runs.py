@@ -7,13 +7,13 @@ import itertools
 import os
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from frame_runs import FramePlan, LargeFramePlan, frame_plans
+from python_process import output_of
 from stopped_runs import NOISES, RUNNERS, Plan, differences, go, plans
 from time_parts import PATIENCE
 
@@ -91,14 +91,5 @@ def test_the_runs_differ_where_the_noise_is_another(tmp_path: Path) -> None:
 def test_killed_runs_go_on_as_if_they_had_not_been(tmp_path: Path) -> None:
     paths = os.pathsep.join([str(SCRIPT.parents[1]), *filter(None, sys.path)])
     arguments = ["--trials", "1", "--agents", "PPO", "--results", "results.jsonl", "--folder", str(tmp_path)]
-    result = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=6 * PATIENCE,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "1 as if they had not been stopped, 0 of all said" in result.stdout
+    output = output_of(str(SCRIPT), *arguments, folder=tmp_path, path=paths, timeout=6 * PATIENCE)
+    assert "1 as if they had not been stopped, 0 of all said" in output

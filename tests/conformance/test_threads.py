@@ -20,6 +20,7 @@ from agent_parts import make_agent
 from network_parts import OBS
 from on_policy_parts import make_on_policy
 from registry import LEARNERS
+from time_parts import run_together
 from torch import nn
 
 from pfrl_like.agent import Agent
@@ -60,10 +61,7 @@ def in_threads(work: Callable[[int], None], n: int = N_THREADS) -> None:
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(n)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(threads)
     for error in errors:
         raise error
 
@@ -226,11 +224,7 @@ def test_a_thread_that_learns_goes_on_while_another_evaluates() -> None:
 
 def test_a_recurrent_agent_wants_a_copy_for_each_thread() -> None:
     agent = make_on_policy("PPO", True)
-    with (
-        agent.eval_mode(),
-        agent.eval_mode(),
-        pytest.raises(RuntimeError, match="use copy.deepcopy"),
-    ):
+    with agent.eval_mode(), agent.eval_mode(), pytest.raises(RuntimeError, match="use copy.deepcopy"):
         in_threads(lambda i: agent.eval_mode().__enter__(), 1)
     copies = [copy.deepcopy(agent) for _ in range(N_THREADS)]
     for each in copies:

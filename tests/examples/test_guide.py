@@ -1,12 +1,10 @@
 """The Python blocks of the README and of each page of the guide run in order, as written, in an empty folder."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from python_process import output_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "guide").glob("*.md"))
@@ -18,9 +16,7 @@ def test_a_page_runs_as_written(page: Path, tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     script = tmp_path / "page.py"  # a file, which processes can import
     script.write_text("\n\n".join(blocks))
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    output_of(str(script), folder=tmp_path, path=str(ROOT))
 
 
 def test_pages_begin_with_an_example_and_are_short() -> None:

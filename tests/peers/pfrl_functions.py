@@ -1,6 +1,7 @@
 """Functions that scripts import from PFRL's agents, and agents that scripts reach into: the same code for both.
 
-Run by a peer's interpreter, `python tests/peers/pfrl_functions.py FILE` writes the numbers of each case there, as JSON.
+Run by a peer's interpreter, with `tests` on its path, `python tests/peers/pfrl_functions.py FILE` writes
+the numbers of each case there, as JSON.
 """
 
 import importlib
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from peers.overrides import filled, sgd
 from torch import nn
 from torch.distributions import Categorical, Independent, Normal
 
@@ -42,13 +44,6 @@ def numbers(*values: Any) -> list[float]:
         elif value is not None:
             flat += np.asarray(value, float).flatten().tolist()
     return flat
-
-
-def filled(net: Any, seed: int) -> Any:
-    state = np.random.RandomState(seed)
-    for param in net.parameters():
-        param.data = torch.from_numpy(state.normal(scale=0.4, size=param.shape).astype(np.float32))
-    return net
 
 
 # ACER
@@ -261,10 +256,8 @@ def trpo_vectors(pfrl: Any) -> list[float]:
     parts = trpo._split_and_reshape_to_ndarrays(product.detach(), sizes=[2, 2], shapes=[(2,), (2, 1)])
     trpo._replace_params_data(params, parts)
     episodes = [[{"recurrent_state": None}], [{"recurrent_state": (1.0, 2.0)}]]
-    states = (
-        trpo._collect_first_recurrent_states_of_policy(episodes),
-        trpo._collect_first_recurrent_states_of_vf(episodes),
-    )
+    collects = trpo._collect_first_recurrent_states_of_policy, trpo._collect_first_recurrent_states_of_vf
+    states = [collect(episodes) for collect in collects]
     return numbers(grads, product, params, *states, trpo._as_ndarray(torch.ones(2)))
 
 
@@ -299,13 +292,11 @@ def masked_agent(pfrl: Any, recurrent: bool, by_hand: bool = False, buffer: str 
             best = q.argmax(axis=1)
             if not self.training:
                 return best
-            self.batch_last_obs, self.batch_last_action = (
-                list(batch_obs),
-                [
-                    self.explorer.select_action(self.t, lambda i=i: best[i], action_value=value[i : i + 1])
-                    for i in range(len(batch_obs))
-                ],
-            )
+            self.batch_last_obs = list(batch_obs)
+            self.batch_last_action = [
+                self.explorer.select_action(self.t, lambda i=i: best[i], action_value=value[i : i + 1])
+                for i in range(len(batch_obs))
+            ]
             return self.batch_last_action
 
     head = pfrl.q_functions.DiscreteActionValueHead()
@@ -315,18 +306,21 @@ def masked_agent(pfrl: Any, recurrent: bool, by_hand: bool = False, buffer: str 
         net = nn.Sequential(nn.Linear(3, 3), head)
     buffer = buffer or ("EpisodicReplayBuffer" if recurrent else "ReplayBuffer")
     return Masked(
-        filled(net, 7), torch.optim.SGD(net.parameters(), lr=0.1), getattr(pfrl.replay_buffers, buffer)(100), 0.9,
+        filled(net, 7), sgd(net), getattr(pfrl.replay_buffers, buffer)(100), 0.9,
         pfrl.explorers.Greedy(), recurrent=recurrent, target_update_interval=4,
         **{"replay_start_size": 4, "minibatch_size": 4, **options},
     )  # fmt: skip
 
 
-def experience(k: int, n: int) -> Iterator[tuple[list[Any], list[float], list[bool], list[bool], list[Any]]]:
+def steps(agent: Any, k: int, n: int) -> Iterator[Any]:
+    """The actions of n steps of an agent with k environments, each after it is observed."""
     state = np.random.RandomState(4)
     rows = state.normal(size=(n + 1, k, 3)).astype(np.float32)
     for t in range(n):
         done, reset = [t % 7 == 5 + i for i in range(k)], [t % 7 == 3 and i == 0 for i in range(k)]
-        yield [*rows[t]], state.normal(size=k).tolist(), done, reset, [*rows[t + 1]]
+        actions = agent.batch_act([*rows[t]])
+        agent.batch_observe([*rows[t + 1]], state.normal(size=k).tolist(), done, reset)
+        yield actions
 
 
 @case
@@ -334,14 +328,10 @@ def masked_actions(pfrl: Any) -> list[float]:
     found = []
     for recurrent, by_hand in ((False, False), (True, False), (True, True)):
         agent = masked_agent(pfrl, recurrent, by_hand, replay_start_size=90)
-        for obs, reward, done, reset, after in experience(2, 20):
-            found += numbers(agent.batch_act(obs))
-            agent.batch_observe(after, reward, done, reset)
+        found += numbers(*steps(agent, 2, 20))
         stored = len(agent.replay_buffer)
         with agent.eval_mode():
-            for obs, reward, done, reset, after in experience(2, 20):
-                found += numbers(agent.batch_act(obs))
-                agent.batch_observe(after, reward, done, reset)
+            found += numbers(*steps(agent, 2, 20))
         found += [stored, len(agent.replay_buffer), agent.t, agent.optim_t]
         found += numbers(agent.train_recurrent_states, agent.test_recurrent_states)
     return found
@@ -355,10 +345,7 @@ def schedule_of_updates(pfrl: Any) -> list[float]:
         updater = agent.replay_updater
         found += [updater.replay_start_size, updater.batchsize, updater.update_interval, updater.n_times_update]
         found += [updater.episodic_update, updater.episodic_update_len, updater.replay_buffer is agent.replay_buffer]
-        for obs, reward, done, reset, after in experience(1, 16):
-            agent.batch_act(obs)
-            agent.batch_observe(after, reward, done, reset)
-            found.append(agent.optim_t)
+        found += [agent.optim_t for _ in steps(agent, 1, 16)]
         found += [updater.update_if_necessary(3), agent.optim_t, updater.update_if_necessary(4), agent.optim_t]
         updater.n_times_update = 5
         updater.update_if_necessary(4)
@@ -378,9 +365,7 @@ def own_updates(pfrl: Any) -> list[float]:
         agent.replay_buffer, update, batchsize=6, episodic_update=False, n_times_update=1, replay_start_size=8,
         update_interval=3,
     )  # fmt: skip
-    for obs, reward, done, reset, after in experience(1, 20):
-        agent.batch_act(obs)
-        agent.batch_observe(after, reward, done, reset)
+    assert len([*steps(agent, 1, 20)]) == 20
     return [*sizes, agent.optim_t, len(agent.replay_buffer)]
 
 

@@ -1,6 +1,7 @@
 """One update of replay agents whose PFRL methods are overridden: the same code for `pfrl` and for `pfrl_like`.
 
-Run by a peer's interpreter, `python tests/peers/pfrl_off_policy.py FILE` writes the parameters after each case there.
+Run by a peer's interpreter, with `tests` on its path, `python tests/peers/pfrl_off_policy.py FILE` writes
+the parameters after each case there.
 """
 
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from peers.overrides import filled, halved, library, minimise, own, parameters_of, plain, sgd, skipped
 from torch import nn
 from torch.distributions import Independent, Normal
 from torch.nn import functional as F
@@ -41,14 +43,6 @@ class Critic(nn.Module):
         return self.layers(torch.cat(pair, dim=-1))
 
 
-def filled(module: Any, seed: int) -> Any:
-    """A module with parameters that depend on the seed alone."""
-    numbers = np.random.RandomState(seed)
-    for param in module.parameters():
-        param.data = torch.from_numpy(numbers.normal(scale=0.4, size=param.shape).astype(np.float32))
-    return module
-
-
 def mlp(n_out: int, *head: Any) -> Any:
     return nn.Sequential(nn.Linear(OBS, 8), nn.Tanh(), nn.Linear(8, n_out), *head)
 
@@ -71,10 +65,6 @@ def filled_buffer(pfrl: Any, kind: str, discrete: bool) -> Any:
         if end:
             buffer.stop_current_episode()
     return buffer
-
-
-def sgd(module: Any) -> Any:
-    return torch.optim.SGD(module.parameters(), lr=0.1)
 
 
 def common(pfrl: Any, buffer: Any) -> dict[str, Any]:
@@ -105,13 +95,16 @@ def make_ddpg(pfrl: Any, cls: Any, buffer: Any) -> Any:
     )  # fmt: skip
 
 
+def with_two_critics(cls: Any, policy: Any, **options: Any) -> Any:
+    critics = [filled(Critic(), seed) for seed in (2, 3)]
+    return cls(policy, *critics, sgd(policy), *map(sgd, critics), **options)
+
+
 def make_td3(pfrl: Any, cls: Any, buffer: Any) -> Any:
     policy = filled(mlp(ACTION, nn.Tanh(), pfrl.policies.DeterministicHead()), 1)
-    critics = [filled(Critic(), seed) for seed in (2, 3)]
-    return cls(
-        policy, *critics, sgd(policy), *map(sgd, critics), explorer=pfrl.explorers.Greedy(), policy_update_delay=1,
-        target_policy_smoothing_func=lambda action: action + 0.1, **common(pfrl, buffer),
-    )  # fmt: skip
+    smoothing = {"target_policy_smoothing_func": lambda action: action + 0.1}
+    kept = {"explorer": pfrl.explorers.Greedy(), "policy_update_delay": 1, **smoothing, **common(pfrl, buffer)}
+    return with_two_critics(cls, policy, **kept)
 
 
 def make_delayed_td3(pfrl: Any, cls: Any, buffer: Any) -> Any:
@@ -122,20 +115,11 @@ def make_delayed_td3(pfrl: Any, cls: Any, buffer: Any) -> Any:
 
 def make_sac(pfrl: Any, cls: Any, buffer: Any) -> Any:
     policy = filled(mlp(ACTION, Gaussian()), 1)
-    critics = [filled(Critic(), seed) for seed in (2, 3)]
-    agent = cls(
-        policy, *critics, sgd(policy), *map(sgd, critics), entropy_target=-2.0, temperature_optimizer_lr=0.1,
-        **common(pfrl, buffer),
-    )  # fmt: skip
-    return agent
+    kept = {"entropy_target": -2.0, "temperature_optimizer_lr": 0.1, **common(pfrl, buffer)}
+    return with_two_critics(cls, policy, **kept)
 
 
 # Overrides, as users of PFRL write them
-
-
-def own(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Of a function, which makes subclasses that have it as a method of that name."""
-    return lambda method: lambda base: type("Own", (base,), {name: method})
 
 
 def twice(name: str) -> Callable[[Any], Any]:
@@ -147,26 +131,6 @@ def twice(name: str) -> Callable[[Any], Any]:
             return getattr(base, name)(self, *args)
 
         return type("Twice", (base,), {name: method})
-
-    return make
-
-
-def skipped(name: str) -> Callable[[Any], Any]:
-    return lambda base: type("Skipped", (base,), {name: lambda self, *args: None})
-
-
-def halved(name: str) -> Callable[[Any], Any]:
-    """A subclass whose loss is half of what it was."""
-
-    def make(base: Any) -> Any:
-        class Halved(base):  # type: ignore[misc]
-            pass
-
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return 0.5 * getattr(super(Halved, self), name)(*args, **kwargs)
-
-        setattr(Halved, name, method)
-        return Halved
 
     return make
 
@@ -202,9 +166,7 @@ def own_critic_steps(self, batch: Any) -> None:
         loss = F.smooth_l1_loss(predicted, target)
         getattr(self, f"q{i}_record").extend(predicted.detach().cpu().numpy())
         getattr(self, f"q_func{i}_loss_record").append(float(loss))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        minimise(optimizer, loss)
     self.q_func_n_updates += 1
 
 
@@ -213,9 +175,7 @@ def own_policy_step(self, batch: Any) -> None:
     action = self.policy(batch["state"]).rsample()
     loss = -self.q_func1((batch["state"], action)).mean() + 0.2 * (action**2).mean()
     self.policy_loss_record.append(float(loss))
-    self.policy_optimizer.zero_grad()
-    loss.backward()
-    self.policy_optimizer.step()
+    minimise(self.policy_optimizer, loss)
     self.policy_n_updates += 1
 
 
@@ -232,9 +192,7 @@ def own_soft_critic_steps(self, batch: Any) -> None:
     for i in (1, 2):
         critic, optimizer = getattr(self, f"q_func{i}"), getattr(self, f"q_func{i}_optimizer")
         loss = 0.25 * F.mse_loss(critic((batch["state"], batch["action"])).flatten(), target)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        minimise(optimizer, loss)
 
 
 @own("update_policy_and_temperature")
@@ -244,9 +202,7 @@ def own_soft_policy_step(self, batch: Any) -> None:
     log_prob = distribution.log_prob(action)
     q = torch.min(self.q_func1((batch["state"], action)), self.q_func2((batch["state"], action)))
     loss = (self.temperature * log_prob[..., None] - q).mean() + 0.1 * (action**2).mean()
-    self.policy_optimizer.zero_grad()
-    loss.backward()
-    self.policy_optimizer.step()
+    minimise(self.policy_optimizer, loss)
     self.n_policy_updates += 1
     if self.entropy_target is not None:
         self.update_temperature(log_prob.detach())
@@ -256,9 +212,7 @@ def own_soft_policy_step(self, batch: Any) -> None:
 @own("update_temperature")
 def own_temperature_step(self, log_prob: Any) -> None:
     loss = (self.temperature_holder() * (log_prob + 2 * self.entropy_target)).mean()
-    self.temperature_optimizer.zero_grad()
-    loss.backward()
-    self.temperature_optimizer.step()
+    minimise(self.temperature_optimizer, loss)
 
 
 @own("compute_critic_loss")
@@ -300,7 +254,7 @@ def own_targets(self, exp_batch: Any) -> Any:
 
 
 def own_recurrent_targets(base: Any) -> Any:
-    forward = sys.modules[base.__module__.partition(".")[0]].utils.recurrent.pack_and_forward
+    forward = library(base).utils.recurrent.pack_and_forward
 
     class Own(base):  # type: ignore[misc]
         def _compute_target_values(self, exp_batch: Any) -> Any:
@@ -343,7 +297,7 @@ MAKE = {
 }
 OVERRIDES: dict[str, dict[str, Callable[[Any], Any]]] = {
     "DQN": {
-        "none": lambda base: base,
+        "none": plain,
         "halved loss": halved("_compute_loss"),
         "own loss": own_loss,
         "halved targets": halved("_compute_target_values"),
@@ -352,13 +306,13 @@ OVERRIDES: dict[str, dict[str, Callable[[Any], Any]]] = {
     },
     "DoubleDQN": {"halved targets": halved("_compute_target_values"), "other rewards": other_rewards("_compute_loss")},
     "RecurrentDQN": {
-        "none": lambda base: base,
+        "none": plain,
         "clipped episodes": clipped_episodes,
         "own targets": own_recurrent_targets,
         "halved loss": halved("_compute_loss"),
     },
     "DDPG": {
-        "none": lambda base: base,
+        "none": plain,
         "halved critic loss": halved("compute_critic_loss"),
         "own critic loss": own_critic_loss,
         "halved actor loss": halved("compute_actor_loss"),
@@ -367,7 +321,7 @@ OVERRIDES: dict[str, dict[str, Callable[[Any], Any]]] = {
         "clipped rewards": clipped_rewards,
     },
     "TD3": {
-        "none": lambda base: base,
+        "none": plain,
         "critics twice": twice("update_q_func"),
         "own critic steps": own_critic_steps,
         "policy twice": twice("update_policy"),
@@ -378,7 +332,7 @@ OVERRIDES: dict[str, dict[str, Callable[[Any], Any]]] = {
     },
     "DelayedTD3": {"critics twice": twice("update_q_func"), "no critic step": skipped("update_q_func")},
     "SoftActorCritic": {
-        "none": lambda base: base,
+        "none": plain,
         "critics twice": twice("update_q_func"),
         "own critic steps": own_soft_critic_steps,
         "policy twice": twice("update_policy_and_temperature"),
@@ -414,13 +368,8 @@ def parameters_after(
     buffer = filled_buffer(pfrl, kind, discrete=cls_name.endswith("DQN"))
     agent = MAKE[agent_name](pfrl, cls, buffer)
     update(agent)
-    learnt = {
-        "model": getattr(agent, "model", None),
-        **{name: getattr(agent, name, None) for name in ("policy", "q_func1", "q_func2", "temperature_holder")},
-        **{name: getattr(agent, name, None) for name in ("target_policy", "target_q_func1", "target_q_func2")},
-    }
-    params = [param for part in learnt.values() if part is not None for param in part.parameters()]
-    return torch.cat([param.detach().flatten() for param in params]).numpy()
+    learnt = "model", "policy", "q_func1", "q_func2", "temperature_holder"
+    return parameters_of(agent, *learnt, "target_policy", "target_q_func1", "target_q_func2")
 
 
 def main(path: str) -> None:

@@ -1,6 +1,7 @@
 """An update of on-policy and asynchronous agents whose PFRL methods are overridden: one code for `pfrl`, `pfrl_like`.
 
-Run by a peer's interpreter, `python tests/peers/pfrl_on_policy.py FILE` writes the parameters after each case there.
+Run by a peer's interpreter, with `tests` on its path, `python tests/peers/pfrl_on_policy.py FILE` writes
+the parameters after each case there.
 """
 
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from peers.overrides import filled, halved, library, minimise, own, parameters_of, plain, sgd, skipped
 from torch import nn
 from torch.nn import functional as F
 
@@ -50,14 +52,6 @@ class Advantage(nn.Module):
         return torch.tanh(self.layer(torch.cat(pair, dim=-1)))
 
 
-def filled(module: Any, seed: int = 1) -> Any:
-    """A module with parameters that depend on the seed alone."""
-    numbers = np.random.RandomState(seed)
-    for param in module.parameters():
-        param.data = torch.from_numpy(numbers.normal(scale=0.4, size=param.shape).astype(np.float32))
-    return module
-
-
 def mlp(n_out: int, *head: Any) -> Any:
     return nn.Sequential(nn.Linear(OBS, 6), nn.Tanh(), nn.Linear(6, n_out), *head)
 
@@ -67,10 +61,6 @@ def policy_and_value(lib: Any, recurrent: bool) -> Any:
         policy = lib.nn.RecurrentSequential(nn.RNN(OBS, 6), nn.Linear(6, ACTION), softmax(lib))
         return filled(lib.nn.RecurrentBranched(policy, lib.nn.RecurrentSequential(nn.GRU(OBS, 6), nn.Linear(6, 1))))
     return filled(lib.nn.Branched(mlp(ACTION, softmax(lib)), mlp(1)))
-
-
-def sgd(module: Any) -> Any:
-    return torch.optim.SGD(module.parameters(), lr=0.1)
 
 
 def make_ppo(lib: Any, cls: Any, recurrent: bool = False, **options: Any) -> Any:
@@ -115,39 +105,10 @@ def make_acer(lib: Any, cls: Any, continuous: bool = False, replay: bool = False
 # Overrides, as users of PFRL write them
 
 
-def own(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Of a function, which makes subclasses that have it as a method of that name."""
-    return lambda method: lambda lib, base: type("Own", (base,), {name: method})
-
-
-def plain(lib: Any, base: Any) -> Any:
-    return base
-
-
-def halved(name: str) -> Callable[[Any, Any], Any]:
-    """A subclass whose loss is half of what it was."""
-
-    def make(lib: Any, base: Any) -> Any:
-        class Halved(base):  # type: ignore[misc]
-            pass
-
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return 0.5 * getattr(super(Halved, self), name)(*args, **kwargs)
-
-        setattr(Halved, name, method)
-        return Halved
-
-    return make
-
-
-def skipped(name: str) -> Callable[[Any, Any], Any]:
-    return lambda lib, base: type("Skipped", (base,), {name: lambda self, *args, **kwargs: None})
-
-
-def stepped_twice(name: str) -> Callable[[Any, Any], Any]:
+def stepped_twice(name: str) -> Callable[[Any], Any]:
     """A subclass, by a mix-in, whose optimiser goes on along the gradient of the update."""
 
-    def make(lib: Any, base: Any) -> Any:
+    def make(base: Any) -> Any:
         class Further:
             pass
 
@@ -161,7 +122,7 @@ def stepped_twice(name: str) -> Callable[[Any, Any], Any]:
     return make
 
 
-def value_penalty(lib: Any, base: Any) -> Any:
+def value_penalty(base: Any) -> Any:
     class Own(base):  # type: ignore[misc]
         def _lossfun(
             self, entropy: Any, vs_pred: Any, log_probs: Any, vs_pred_old: Any, log_probs_old: Any, advs: Any,
@@ -186,7 +147,7 @@ def unclipped_loss(
     return -gain.mean() + self.value_func_coef * value_loss - self.entropy_coef * entropy.mean()
 
 
-def a2c_shaped(lib: Any, base: Any) -> Any:
+def a2c_shaped(base: Any) -> Any:
     class Shaped(base):  # type: ignore[misc]
         def update(self) -> None:
             self.rewards += 0.3 * self.states[1:, :, 0]
@@ -207,15 +168,13 @@ def a2c_huber(self) -> None:
     advantage = (self.returns[:-1] - value).detach()
     loss = self.v_loss_coef * F.smooth_l1_loss(value, self.returns[:-1])
     loss = loss - self.pi_loss_coef * (advantage * log_prob).mean()
-    self.optimizer.zero_grad()
-    (loss - self.entropy_coeff * distribution.entropy().mean()).backward()
-    self.optimizer.step()
+    minimise(self.optimizer, loss - self.entropy_coeff * distribution.entropy().mean())
     self.states[0] = self.states[-1]
     self.t_start = self.t
     self.average_value += (1 - self.average_value_decay) * (value.mean().item() - self.average_value)
 
 
-def a2c_returns(lib: Any, base: Any) -> Any:
+def a2c_returns(base: Any) -> Any:
     class Scaled(base):  # type: ignore[misc]
         def _compute_returns(self, next_value: Any) -> None:
             super()._compute_returns(0.5 * next_value)
@@ -224,7 +183,7 @@ def a2c_returns(lib: Any, base: Any) -> Any:
     return Scaled
 
 
-def scaled_rewards(lib: Any, base: Any) -> Any:
+def scaled_rewards(base: Any) -> Any:
     """Of REINFORCE; the first number of each sequence is another one in PFRL, and counts nowhere."""
 
     class Scaled(base):  # type: ignore[misc]
@@ -262,7 +221,7 @@ def own_batch_update(self) -> None:
     self.n_backward = 0
 
 
-def own_accumulated_update(lib: Any, base: Any) -> Any:
+def own_accumulated_update(base: Any) -> Any:
     class Own(base):  # type: ignore[misc]
         def update_with_accumulated_grad(self) -> None:
             assert self.n_backward == self.batchsize
@@ -272,7 +231,7 @@ def own_accumulated_update(lib: Any, base: Any) -> Any:
     return Own
 
 
-def a3c_clipped_rewards(lib: Any, base: Any) -> Any:
+def a3c_clipped_rewards(base: Any) -> Any:
     class Clipped(base):  # type: ignore[misc]
         def update(self, statevar: Any) -> None:
             for time in range(self.t_start, self.t):
@@ -282,17 +241,17 @@ def a3c_clipped_rewards(lib: Any, base: Any) -> Any:
     return Clipped
 
 
-def moved(lib: Any, agent: Any, loss: Any) -> None:
+def moved(base: Any, agent: Any, loss: Any) -> None:
     """What PFRL does with a loss of the model of a process."""
     agent.model.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(agent.model.parameters(), 0.5)
-    lib.utils.copy_param.copy_grad(target_link=agent.shared_model, source_link=agent.model)
+    library(base).utils.copy_param.copy_grad(target_link=agent.shared_model, source_link=agent.model)
     agent.optimizer.step()
     agent.sync_parameters()
 
 
-def a3c_huber(lib: Any, base: Any) -> Any:
+def a3c_huber(base: Any) -> Any:
     class Huber(base):  # type: ignore[misc]
         def update(self, statevar: Any) -> None:
             assert self.t_start < self.t
@@ -301,7 +260,7 @@ def a3c_huber(lib: Any, base: Any) -> Any:
             obs = self.batch_states([self.past_obs[time] for time in times], self.device, self.phi)
             R = 0.0
             if self.recurrent:
-                recurrent = lib.utils.recurrent
+                recurrent = library(base).utils.recurrent
                 if statevar is not None:
                     with torch.no_grad():
                         (_, value), _ = recurrent.one_step_forward(self.model, statevar, self.train_recurrent_states)
@@ -321,14 +280,14 @@ def a3c_huber(lib: Any, base: Any) -> Any:
             log_prob = distribution.log_prob(torch.stack([self.past_action[time] for time in times]))
             loss = F.smooth_l1_loss(value.flatten(), target, reduction="sum")
             loss = loss - ((target - value.detach().flatten()) * log_prob + self.beta * distribution.entropy()).sum()
-            moved(lib, self, loss)
+            moved(base, self, loss)
             self.past_obs, self.past_action, self.past_rewards, self.past_recurrent_state = {}, {}, {}, {}
             self.t_start = self.t
 
     return Huber
 
 
-def acer_on_policy(lib: Any, base: Any) -> Any:
+def acer_on_policy(base: Any) -> Any:
     class Own(base):  # type: ignore[misc]
         def update_on_policy(self, statevar: Any) -> None:
             R = 0.5
@@ -342,19 +301,20 @@ def acer_on_policy(lib: Any, base: Any) -> Any:
                 action_distribs_mu=None, avg_action_distribs=self.past_avg_action_distrib,
             )  # fmt: skip
             self.init_history_data_for_online_update()
-            self.train_recurrent_states = lib.utils.recurrent.detach_recurrent_state(self.train_recurrent_states)
+            recurrent = library(base).utils.recurrent
+            self.train_recurrent_states = recurrent.detach_recurrent_state(self.train_recurrent_states)
 
     return Own
 
 
-def acer_update(lib: Any, base: Any) -> Any:
+def acer_update(base: Any) -> Any:
     class Own(base):  # type: ignore[misc]
         def update(self, t_start: Any, t_stop: Any, R: Any, values: Any, **steps: Any) -> None:
             assert np.isscalar(R)
             self.assert_shared_memory()
             loss = self.compute_loss(t_start=t_start, t_stop=t_stop, R=R, values=values, **steps)
             entropy = sum(steps["action_distribs"][time].entropy() for time in range(t_start, t_stop))
-            moved(lib, self, (loss - 0.3 * entropy).squeeze())
+            moved(base, self, (loss - 0.3 * entropy).squeeze())
 
     return Own
 
@@ -387,7 +347,7 @@ MAKE: dict[str, Callable[..., Any]] = {
     "ACER": make_acer,
 }
 #: Overrides of each agent, and the options with which each is compared.
-OVERRIDES: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
+OVERRIDES: dict[str, dict[str, Callable[[Any], Any]]] = {
     "PPO": {"none": plain, "halved": halved("_lossfun"), "penalty": value_penalty, "own": unclipped_loss},
     "A2C": {
         "none": plain,
@@ -473,12 +433,10 @@ def drive(agent: Any, name: str, continuous: bool, terminal: bool) -> None:
 def parameters_after(lib: Any, name: str, override: str, options: str) -> Any:
     """All parameters of an agent after one update, one after the other, [n]."""
     cls_name = name.split()[0]
-    cls = OVERRIDES[name][override](lib, getattr(lib.agents, cls_name))
+    cls = OVERRIDES[name][override](getattr(lib.agents, cls_name))
     agent = MAKE[cls_name](lib, cls, **OPTIONS[name][options])
     drive(agent, name, options == "continuous", options in ("terminal", "replay", "continuous"))
-    parts = [getattr(agent, part, None) for part in ("model", "shared_model", "shared_average_model")]
-    params = [param for part in parts if part is not None for param in part.parameters()]
-    return torch.cat([param.detach().flatten() for param in params]).numpy()
+    return parameters_of(agent, "model", "shared_model", "shared_average_model")
 
 
 def main(path: str) -> None:

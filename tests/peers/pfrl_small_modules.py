@@ -210,10 +210,7 @@ def buffers(lib: str) -> Any:
     return results
 
 
-RESULTS = {"filters": filters, "modifiers": modifiers, "queues": queues, "functions": functions} | {
-    "loops": loops,
-    "buffers": buffers,
-}
+RESULTS = {each.__name__: each for each in (filters, modifiers, queues, functions, loops, buffers)}
 
 
 def main(path: str) -> None:

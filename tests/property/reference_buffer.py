@@ -5,6 +5,8 @@ They say what the columnar buffers must give; they were held against PFRL 0.4 it
 
 from collections import defaultdict
 
+OPTIONAL = {"next_state": None, "next_action": None, "is_state_terminal": False}
+
 
 class ReferenceBuffer:
     """Items are windows of one to `num_steps` consecutive transitions; the oldest items leave first."""
@@ -18,22 +20,10 @@ class ReferenceBuffer:
     def __len__(self):
         return len(self.items)
 
-    def append(
-        self, state, action, reward, next_state=None, next_action=None, is_state_terminal=False, env_id=0, **extra
-    ):
+    def append(self, env_id=0, **transition):
         waiting = self.waiting[env_id]
-        waiting.append(
-            dict(
-                state=state,
-                action=action,
-                reward=reward,
-                next_state=next_state,
-                next_action=next_action,
-                is_state_terminal=is_state_terminal,
-                **extra,
-            )
-        )
-        if is_state_terminal:
+        waiting.append({**OPTIONAL, **transition})
+        if waiting[-1]["is_state_terminal"]:
             self.stop_current_episode(env_id)
         elif len(waiting) == self.num_steps:
             self._add(list(waiting))
@@ -66,21 +56,9 @@ class ReferenceEpisodicBuffer:
     def __len__(self):
         return sum(len(episode) for episode in self.episodes)
 
-    def append(
-        self, state, action, reward, next_state=None, next_action=None, is_state_terminal=False, env_id=0, **extra
-    ):
-        self.waiting[env_id].append(
-            dict(
-                state=state,
-                action=action,
-                reward=reward,
-                next_state=next_state,
-                next_action=next_action,
-                is_state_terminal=is_state_terminal,
-                **extra,
-            )
-        )
-        if is_state_terminal:
+    def append(self, env_id=0, **transition):
+        self.waiting[env_id].append({**OPTIONAL, **transition})
+        if self.waiting[env_id][-1]["is_state_terminal"]:
             self.stop_current_episode(env_id)
 
     def stop_current_episode(self, env_id=0):
@@ -88,6 +66,14 @@ class ReferenceEpisodicBuffer:
             self.episodes.append(self.waiting.pop(env_id))
         while self.capacity is not None and len(self) > self.capacity:
             self.episodes.pop(0)
+
+
+def feed(buffer, steps):
+    """Append steps, each the arguments of `append` and whether the episode is cut off after it."""
+    for arguments, cut in steps:
+        buffer.append(**arguments)
+        if cut:
+            buffer.stop_current_episode(arguments["env_id"])
 
 
 def reference_target(item, gamma):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_buffer import ReferenceHindsightBuffer, reference_target
+from reference_buffer import ReferenceHindsightBuffer, feed, reference_target
 
 from pfrl_like.replay_buffers import HindsightReplayBuffer
 
@@ -58,13 +58,6 @@ def transitions(steps: list[Any]) -> list[tuple[dict[str, Any], bool]]:
             )
         )
     return made
-
-
-def feed(buffer: Any, made: list[tuple[dict[str, Any], bool]]) -> None:
-    for arguments, cut in made:
-        buffer.append(**arguments)
-        if cut:
-            buffer.stop_current_episode(arguments["env_id"])
 
 
 def pair(steps: list[Any], capacity: Any, num_steps: int, strategy: Any, n_goals: int) -> tuple[Any, Any]:

@@ -8,8 +8,8 @@ import pytest
 import test_hindsight
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer, ReferenceHindsightBuffer, reference_target
-from test_replay_buffers import CAPACITY, OBSERVATIONS, STEP, equal, feed, release_everything, transitions
+from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer, ReferenceHindsightBuffer, feed, reference_target
+from test_replay_buffers import CAPACITY, OBSERVATIONS, STEP, equal, release_everything, transitions
 
 from pfrl_like import replay_buffers
 

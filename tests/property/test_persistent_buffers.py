@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer
-from test_replay_buffers import CAPACITY, OBSERVATIONS, STEPS, equal, feed, transitions
+from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer, feed
+from test_replay_buffers import CAPACITY, OBSERVATIONS, STEPS, equal, transitions
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers import PersistentEpisodicReplayBuffer, PersistentReplayBuffer

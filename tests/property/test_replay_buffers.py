@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer, reference_target
+from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer, feed, reference_target
 
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 
@@ -66,13 +66,6 @@ def transitions(steps: list[Any], kind: str) -> list[tuple[dict[str, Any], bool]
             )
         )
     return made
-
-
-def feed(buffer: Any, made: list[tuple[dict[str, Any], bool]]) -> None:
-    for arguments, cut in made:
-        buffer.append(**arguments)
-        if cut:
-            buffer.stop_current_episode(arguments["env_id"])
 
 
 def equal(a: Any, b: Any) -> bool:

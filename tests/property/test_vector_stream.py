@@ -8,6 +8,7 @@ import gymnasium
 import gymnasium.spaces as spaces
 import numpy as np
 import pytest
+from env_forms import InPfrlForm
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 from hypothesis import given, settings
@@ -63,23 +64,6 @@ class Chain(gymnasium.Env):
         return {"action_mask": mask} if self.script.masked else {}
 
 
-class FourValued:
-    """The same in the form of gym 0.21, which can tell neither masks at a reset nor both ends at once."""
-
-    def __init__(self, env):
-        self.env, self.observation_space, self.action_space = env, env.observation_space, env.action_space
-
-    def reset(self):
-        return self.env.reset()[0]
-
-    def step(self, action):
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        return obs, reward, terminated or truncated, {**info, "TimeLimit.truncated": truncated and not terminated}
-
-    def close(self):
-        self.env.close()
-
-
 class Native(VectorEnv):
     """A vector environment that is no collection of single ones, and returns the same buffers at every step."""
 
@@ -129,7 +113,7 @@ def serial(envs):
 
 
 def serial_of_four_values(envs):
-    return SerialVectorEnv([FourValued(env) for env in envs])
+    return SerialVectorEnv([InPfrlForm(env) for env in envs])
 
 
 def sync(mode, **options):

@@ -1,5 +1,6 @@
 """Tiny spaces and an environment of any spaces, for tests of composed agents; a composition as a script."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from pfrl_like.zoo.composition import givens_of, names_of
+from pfrl_like.zoo.composition import from_json, givens_of, names_of, to_json
 from pfrl_like.zoo.names import import_of
 from pfrl_like.zoo.source import statements
 
@@ -45,6 +46,13 @@ class RandomEnv(gymnasium.Env[Any, Any]):
         return self.observation_space.sample(), float(self.t % 5), self.t % 3 == 0, False, {}
 
 
+def stored(composition: Any) -> Any:
+    """A composition as its file gives it back; its source is the same."""
+    read = from_json(json.loads(json.dumps(to_json(composition))))
+    assert statements(read, "return ") == statements(composition, "return ")
+    return read
+
+
 def from_source(composition: Any, **given: Any) -> Any:
     """The result of the printed script, which is run."""
     imports = [import_of(name) for name in names_of(composition)]
@@ -75,6 +83,15 @@ def drive(agent: Any, env: RandomEnv, n_steps: int = 7) -> None:
         agent.observe(seen, reward, ends, False)
     with agent.eval_mode():
         assert env.action_space.contains(agent.act(seen))
+
+
+def check_learns(agent: Any, env: RandomEnv, n_steps: int = 7) -> None:
+    """Check that steps change the parameters to finite ones."""
+    before = parameters(agent)
+    drive(agent, env, n_steps)
+    after = parameters(agent)
+    assert torch.isfinite(after).all()
+    assert not torch.equal(before, after)
 
 
 def run_script(made: Any, outdir: Path | None, steps: int, *objects: Any) -> Any:

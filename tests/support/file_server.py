@@ -2,11 +2,14 @@
 
 import contextlib
 import http.server
+import multiprocessing
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from time_parts import run_together
 
 
 class FileServer(http.server.ThreadingHTTPServer):
@@ -72,6 +75,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *arguments: Any) -> None:
         """Say nothing."""
+
+
+def end_well_side_by_side(function: Callable[..., Any], *arguments: Any) -> None:
+    """Check that two processes that call a function at once end without an error."""
+    both = [multiprocessing.get_context("fork").Process(target=function, args=arguments) for _ in range(2)]
+    run_together(both)
+    assert [process.exitcode for process in both] == [0, 0]
 
 
 @contextlib.contextmanager

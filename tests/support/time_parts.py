@@ -3,10 +3,20 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 #: Seconds that a test waits for what is to come, of which a loaded machine may need many; what is there ends the wait.
 PATIENCE = 120.0
+
+
+def run_together(members: Iterable[Any]) -> None:
+    """Start threads or processes, and wait for the end of each."""
+    members = [*members]
+    for each in members:
+        each.start()
+    for each in members:
+        each.join(PATIENCE)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:

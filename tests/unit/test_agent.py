@@ -222,8 +222,7 @@ def test_an_object_may_be_an_attribute_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "message"),
-    [("absent", "absent: Broken.__init__ has not set it"), ("t", "t: int has no state_dict")],
+    ("attribute", "message"), [("absent", "absent: Broken.__init__ has not set it"), ("t", "t: int has no state_dict")]
 )
 def test_an_attribute_that_cannot_be_saved_is_named(attribute: str, message: str, tmp_path: Path) -> None:
     class Broken(Learner):
@@ -444,9 +443,7 @@ def test_a_users_class_may_have_the_methods_that_agents_lack() -> None:
 
     assert (After().predict(None), After().learn(total_timesteps=3)) == ("predicted", 3)
     assert not hasattr(Echo(), "predict") and not hasattr(Echo(), "learn")
-    with pytest.raises(
-        AttributeError, match=r"^Echo has no learn: to train it .* use experiments.train_agent\(agent, "
-    ):
+    with pytest.raises(AttributeError, match=r"^Echo has no learn: to train it .* use experiments.train_agent\(agent"):
         Echo().learn(10)
 
 

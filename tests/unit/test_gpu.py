@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from time_parts import run_together
 
 from pfrl_like.context import in_parallel, parallel
 from pfrl_like.gpu import Device
@@ -51,10 +52,7 @@ def test_copies_in_other_threads_move_on(two_gpus: None) -> None:
     device, made = Device(0), []
     with parallel():
         threads = [threading.Thread(target=lambda: made.append(copy.deepcopy(device).get_id())) for _ in range(10)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_together(threads)
     assert sorted(made) == [0] * 5 + [1] * 5
 
 

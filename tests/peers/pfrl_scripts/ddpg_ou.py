@@ -1,13 +1,7 @@
 """DDPG with Ornstein-Uhlenbeck noise, soft target updates and a save in the middle."""
 
-import sys
-from importlib import import_module
-
-import torch
-from parts import Arm, critic, files, keys, report, scores
+from parts import Arm, adam, critic, files, pfrl, report, train
 from torch import nn
-
-pfrl = import_module(sys.argv[1])
 
 
 class OwnDDPG(pfrl.agents.DDPG):
@@ -23,20 +17,15 @@ class OwnDDPG(pfrl.agents.DDPG):
 
 
 env = Arm()
-policy = nn.Sequential(
-    nn.Linear(4, 16),
-    nn.ReLU(),
-    nn.Linear(16, 2),
-    pfrl.nn.BoundByTanh(low=env.action_space.low, high=env.action_space.high),
-    pfrl.policies.DeterministicHead(),
-)
+bound = pfrl.nn.BoundByTanh(low=env.action_space.low, high=env.action_space.high)
+policy = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2), bound, pfrl.policies.DeterministicHead())
 q_func = critic()
 sigma = (env.action_space.high - env.action_space.low) * 0.2
 agent = OwnDDPG(
     policy,
     q_func,
-    torch.optim.Adam(policy.parameters(), lr=1e-4),
-    torch.optim.Adam(q_func.parameters(), lr=1e-3),
+    adam(policy, lr=1e-4),
+    adam(q_func, lr=1e-3),
     pfrl.replay_buffers.ReplayBuffer(1000),
     gamma=0.995,
     explorer=pfrl.explorers.AdditiveOU(sigma=sigma),
@@ -56,18 +45,16 @@ def save(env, agent, step):
         agent.save("middle")
 
 
-pfrl.experiments.train_agent_with_evaluation(
-    agent, env, steps=100, eval_n_steps=None, eval_n_episodes=2, eval_interval=50, outdir="out", step_hooks=[save]
-)
+train(agent, env, steps=100, eval_interval=50, step_hooks=[save])
 actions = [item["action"] for each in agent.replay_buffer.sample(20) for item in each]
 report(
+    agent,
+    "out",
     stored=len(agent.replay_buffer),
     updates=agent.n_updates,
     calls=agent.calls,
     t=agent.t,
     shapes=sorted({tuple(action.shape) for action in actions}),
     types=sorted({str(action.dtype) for action in actions}),
-    scores=scores("out"),
     files=[files("out"), files("middle")],
-    keys=keys(agent.get_statistics()),
 )

@@ -1,32 +1,13 @@
 """Demonstrations of a trained agent, in a buffer and its file, and a second agent that learns from them."""
 
-import sys
-from importlib import import_module
 from pathlib import Path
 
-import torch
-from parts import Walk, files, keys, q_network, report
+from parts import Walk, counts, dqn, epsilon_greedy, files, pfrl, report
 
-pfrl = import_module(sys.argv[1])
-
-
-def make(explorer=None):
-    q_func = q_network()
-    return pfrl.agents.DQN(
-        q_func,
-        torch.optim.Adam(q_func.parameters()),
-        pfrl.replay_buffers.ReplayBuffer(1000),
-        0.9,
-        explorer or pfrl.explorers.Greedy(),
-        replay_start_size=32,
-        target_update_interval=10,
-    )
-
-
-expert, env = make(pfrl.explorers.ConstantEpsilonGreedy(0.3, Walk.action_space.sample)), Walk(7)
+expert, env = dqn(explorer=epsilon_greedy(0.3), target_update_interval=10), Walk(7)
 pfrl.experiments.train_agent(expert, env, steps=60, outdir="expert")
 Path("demos").mkdir()
-learner, transitions = make(), 0
+learner, transitions = dqn(explorer=pfrl.explorers.Greedy(), target_update_interval=10), 0
 with expert.eval_mode():
     for _ in range(6):
         obs, done = env.reset(), False
@@ -44,11 +25,11 @@ for step in range(25):
         learner.sync_target_network()
 learner.save("learner")
 report(
+    learner,
     stored=[len(expert.replay_buffer), len(learner.replay_buffer)],
     transitions=transitions,
     updates=learner.optim_t,
     terminals=sum(bool(item["is_state_terminal"]) for each in learner.replay_buffer.memory for item in each),
-    env=[env.n_steps, env.n_resets],
+    env=counts(env),
     files=[files("demos"), files("learner")],
-    keys=keys(learner.get_statistics()),
 )

@@ -1,13 +1,9 @@
 """Evaluators by hand, evaluation hooks, step hooks as classes, and learning rates that hooks decay."""
 
-import sys
-from importlib import import_module
 from pathlib import Path
 
-import torch
-from parts import Walk, files, keys, q_network, report, scores
+from parts import Walk, counts, dqn, files, keys, pfrl, report, scores, set_lr, train
 
-pfrl = import_module(sys.argv[1])
 Path("hand").mkdir()
 
 
@@ -40,35 +36,11 @@ class WithStatistics(Walk):
         pass
 
 
-def lr_setter(env, agent, value):
-    for group in agent.optimizer.param_groups:
-        group["lr"] = value
-
-
-env, eval_env, q_func = Walk(9), WithStatistics(4), q_network()
-agent = pfrl.agents.DQN(
-    q_func,
-    torch.optim.Adam(q_func.parameters(), lr=1e-3),
-    pfrl.replay_buffers.ReplayBuffer(500),
-    0.9,
-    pfrl.explorers.ConstantEpsilonGreedy(0.2, env.action_space.sample),
-    replay_start_size=32,
-)
+env, eval_env, agent = Walk(9), WithStatistics(4), dqn()
 hook, every = Best(), Every(25)
-decay = pfrl.experiments.LinearInterpolationHook(200, 1e-3, 0, lr_setter)
-pfrl.experiments.train_agent_with_evaluation(
-    agent,
-    env,
-    steps=100,
-    eval_n_steps=None,
-    eval_n_episodes=2,
-    eval_interval=30,
-    outdir="out",
-    eval_env=eval_env,
-    step_hooks=[decay, every],
-    evaluation_hooks=[hook],
-    train_max_episode_len=6,
-)
+decay = pfrl.experiments.LinearInterpolationHook(200, 1e-3, 0, set_lr)
+options = dict(eval_env=eval_env, step_hooks=[decay, every], evaluation_hooks=[hook], train_max_episode_len=6)
+train(agent, env, steps=100, eval_interval=30, **options)
 evaluator = pfrl.experiments.evaluator.Evaluator(
     agent=agent,
     env=eval_env,
@@ -82,6 +54,8 @@ evaluator = pfrl.experiments.evaluator.Evaluator(
 results = [evaluator.evaluate_if_necessary(t=t, episodes=t // 5) for t in (5, 10, 15, 20)]
 stats = pfrl.experiments.evaluator.eval_performance(env=eval_env, agent=agent, n_steps=10, n_episodes=None)
 report(
+    None,
+    "out",
     hook=hook.seen,
     every=every.steps,
     lr=round(float(agent.optimizer.param_groups[0]["lr"]), 9),
@@ -89,8 +63,7 @@ report(
     stats={name: round(float(value), 6) for name, value in stats.items() if name != "stdev"},
     sorted_stats=sorted(stats),
     best=float(evaluator.max_score),
-    eval_env=[eval_env.n_steps, eval_env.n_resets],
+    eval_env=counts(eval_env),
     hand=scores("hand"),
-    scores=scores("out"),
     files=[files("out"), files("hand")],
 )

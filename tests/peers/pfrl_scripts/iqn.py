@@ -1,13 +1,7 @@
 """IQN with networks of the user's own, and with an `update` that counts."""
 
-import sys
-from importlib import import_module
-
-import torch
-from parts import Walk, files, keys, report, scores
+from parts import Walk, dqn, files, keys, pfrl, report, scores, train
 from torch import nn
-
-pfrl = import_module(sys.argv[1])
 
 
 class OwnIQN(pfrl.agents.IQN):
@@ -19,20 +13,16 @@ class OwnIQN(pfrl.agents.IQN):
         super().update(experiences, errors_out)
 
 
-def train(cls, outdir):
+def trained(kind, outdir):
     q_func = pfrl.agents.iqn.ImplicitQuantileQFunction(
         psi=nn.Sequential(nn.Linear(4, 16), nn.ReLU()),
         phi=nn.Sequential(pfrl.agents.iqn.CosineBasisLinear(8, 16), nn.ReLU()),
         f=nn.Linear(16, 3),
     )
-    env, buffer = Walk(), pfrl.replay_buffers.ReplayBuffer(500, num_steps=2)
-    agent = cls(
-        q_func,
-        torch.optim.Adam(q_func.parameters()),
-        buffer,
-        gamma=0.9,
-        explorer=pfrl.explorers.ConstantEpsilonGreedy(0.2, env.action_space.sample),
-        replay_start_size=32,
+    agent = dqn(
+        kind,
+        pfrl.replay_buffers.ReplayBuffer(500, num_steps=2),
+        q_func=q_func,
         minibatch_size=16,
         update_interval=2,
         target_update_interval=20,
@@ -41,20 +31,17 @@ def train(cls, outdir):
         quantile_thresholds_K=4,
         act_deterministically=True,
     )
-    pfrl.experiments.train_agent_with_evaluation(
-        agent, env, steps=100, eval_n_steps=None, eval_n_episodes=2, eval_interval=50, outdir=outdir
-    )
-    return agent
+    return train(agent, Walk(), steps=100, eval_interval=50, outdir=outdir)[0]
 
 
-first, second = train(OwnIQN, "iqn"), train(pfrl.agents.IQN, "second")
+first, second = trained(OwnIQN, "iqn"), trained(pfrl.agents.IQN, "second")
 report(
+    first,
     stored=[len(each.replay_buffer) for each in (first, second)],
     updates=[first.optim_t, second.optim_t],
     calls=first.calls,
     shapes=first.shapes,
     scores=[scores("iqn"), scores("second")],
     files=files("iqn"),
-    keys=keys(first.get_statistics()),
     last=keys(second.get_statistics()),
 )

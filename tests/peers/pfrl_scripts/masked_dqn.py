@@ -1,13 +1,8 @@
 """A DQN that selects only legal actions, written as users of PFRL do it."""
 
-import sys
-from importlib import import_module
-
 import numpy as np
 import torch
-from parts import Walk, files, keys, q_network, report, scores
-
-pfrl = import_module(sys.argv[1])
+from parts import Walk, counts, dqn, pfrl, report, train
 
 
 class MaskedWalk(Walk):
@@ -47,22 +42,16 @@ class MaskedDQN(pfrl.agents.DQN):
 
 
 env = MaskedWalk()
-q_func = q_network()
-buffer = pfrl.replay_buffers.ReplayBuffer(1000)
-explorer = pfrl.explorers.Greedy()
-opt = torch.optim.Adam(q_func.parameters())
-agent = MaskedDQN(q_func, opt, buffer, 0.9, explorer, replay_start_size=50, target_update_interval=20, env=env)
-pfrl.experiments.train_agent_with_evaluation(
-    agent, env, steps=200, eval_n_steps=None, eval_n_episodes=2, eval_interval=50, outdir="out"
-)
+options = dict(replay_start_size=50, target_update_interval=20, env=env)
+agent = dqn(MaskedDQN, explorer=pfrl.explorers.Greedy(), **options)
+train(agent, env, steps=200, eval_interval=50)
 report(
-    stored=len(buffer),
+    agent,
+    "out",
+    stored=len(agent.replay_buffer),
     updates=agent.optim_t,
     random=agent.n_random,
     greedy=agent.n_greedy,
     t=agent.t,
-    env=[env.n_steps, env.n_resets],
-    scores=scores("out"),
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
+    env=counts(env),
 )

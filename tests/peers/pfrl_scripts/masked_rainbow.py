@@ -1,13 +1,8 @@
 """Rainbow (noisy nets, distributions, prioritised three-step replay) with masked actions, on several environments."""
 
-import sys
-from importlib import import_module
-
 import torch
-from parts import Walk, files, keys, report, scores
+from parts import Walk, adam, pfrl, report, train
 from torch import nn
-
-pfrl = import_module(sys.argv[1])
 
 
 class MaskedRainbow(pfrl.agents.CategoricalDoubleDQN):
@@ -39,7 +34,7 @@ buffer = pfrl.replay_buffers.PrioritizedReplayBuffer(
 )
 agent = MaskedRainbow(
     q_func,
-    torch.optim.Adam(q_func.parameters(), eps=1e-4),
+    adam(q_func, eps=1e-4),
     buffer,
     gamma=0.9,
     explorer=pfrl.explorers.Greedy(),
@@ -52,17 +47,14 @@ agent = MaskedRainbow(
 envs = [MaskedWalk(length=6 + i) for i in range(3)]
 env = pfrl.envs.SerialVectorEnv(envs)
 eval_env = pfrl.envs.SerialVectorEnv([MaskedWalk(length=5) for _ in range(3)])
-pfrl.experiments.train_agent_batch_with_evaluation(
-    agent, env, steps=300, eval_n_steps=None, eval_n_episodes=4, eval_interval=100, outdir="out", eval_env=eval_env
-)
+train(agent, env, steps=300, eval_interval=100, eval_n_episodes=4, eval_env=eval_env)
 report(
+    agent,
+    "out",
     stored=len(buffer),
     updates=agent.optim_t,
     calls_of_training=sum(each.n_steps for each in envs) // 3,
     noisy=sum(isinstance(each, pfrl.nn.FactorizedNoisyLinear) for each in q_func.modules()),
     linear=sum(type(each) is nn.Linear for each in q_func.modules()),
     steps=[each.n_steps for each in envs],
-    scores=scores("out"),
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
 )

@@ -1,14 +1,9 @@
 """A tabular agent of the user's own, from Agent and AttributeSavingMixin, which never calls super().__init__."""
 
-import sys
-from importlib import import_module
-
 import numpy as np
 import torch
-from parts import Walk, files, keys, report, scores
+from parts import Walk, epsilon_greedy, pfrl, report
 from torch import nn
-
-pfrl = import_module(sys.argv[1])
 
 
 class Table(nn.Module):
@@ -53,7 +48,7 @@ class TabularQ(pfrl.agent.AttributeSavingMixin, pfrl.agent.Agent):
 
 
 env = Walk()
-agent = TabularQ(pfrl.explorers.ConstantEpsilonGreedy(0.3, env.action_space.sample))
+agent = TabularQ(epsilon_greedy(0.3))
 pfrl.experiments.train_agent_with_evaluation(
     agent, env, steps=120, eval_n_steps=20, eval_n_episodes=None, eval_interval=40, outdir="out", checkpoint_freq=60
 )
@@ -63,6 +58,8 @@ with other.eval_mode():
     inside = other.training
     other.act(env.reset())
 report(
+    agent,
+    "out",
     updates=agent.updates,
     observed=agent.observed,
     t=agent.t,
@@ -70,7 +67,4 @@ report(
     inside=inside,
     after=other.training,
     finite=bool(np.isfinite(other.table.q.detach().numpy()).all()),
-    scores=scores("out"),
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
 )

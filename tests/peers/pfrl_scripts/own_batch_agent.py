@@ -1,14 +1,9 @@
 """A batch agent of the user's own (a policy gradient without a baseline), on a vector environment with hooks."""
 
-import sys
-from importlib import import_module
-
 import numpy as np
 import torch
-from parts import Walk, files, keys, report, scores
+from parts import Walk, counts, pfrl, report, train
 from torch import nn
-
-pfrl = import_module(sys.argv[1])
 
 
 class OwnBatchAgent(pfrl.agent.AttributeSavingMixin, pfrl.agent.BatchAgent):
@@ -51,26 +46,16 @@ agent = OwnBatchAgent(model, torch.optim.SGD(model.parameters(), lr=0.01))
 envs = [Walk(8), Walk(12)]
 env = pfrl.envs.SerialVectorEnv(envs)
 steps = []
-pfrl.experiments.train_agent_batch_with_evaluation(
+train(
     agent,
     env,
     steps=100,
-    eval_n_steps=None,
-    eval_n_episodes=3,
     eval_interval=50,
-    outdir="out",
+    eval_n_episodes=3,
     max_episode_len=9,
     eval_env=pfrl.envs.SerialVectorEnv([Walk(4), Walk(4)]),
     log_interval=20,
     checkpoint_freq=40,
     step_hooks=[lambda env, agent, step: steps.append(step)],
 )
-report(
-    updates=agent.n_updates,
-    counts=agent.counts,
-    hooks=steps,
-    env=[[each.n_steps, each.n_resets] for each in envs],
-    scores=scores("out"),
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
-)
+report(agent, "out", updates=agent.n_updates, counts=agent.counts, hooks=steps, env=[counts(each) for each in envs])

@@ -1,13 +1,9 @@
 """Replay buffers of the user's own: one from AbstractReplayBuffer, one that overrides `append` and `sample`."""
 
 import random
-import sys
-from importlib import import_module
 
 import torch
-from parts import Walk, files, keys, q_network, report
-
-pfrl = import_module(sys.argv[1])
+from parts import Walk, dqn, files, pfrl, report
 
 
 class ListBuffer(pfrl.replay_buffer.AbstractReplayBuffer):
@@ -54,20 +50,9 @@ class Recent(pfrl.replay_buffers.ReplayBuffer):
 
 
 def train(buffer, outdir):
-    env, q_func = Walk(), q_network()
-    agent = pfrl.agents.DQN(
-        q_func,
-        torch.optim.Adam(q_func.parameters()),
-        buffer,
-        0.9,
-        pfrl.explorers.ConstantEpsilonGreedy(0.2, env.action_space.sample),
-        replay_start_size=40,
-        minibatch_size=8,
-        target_update_interval=20,
-        n_times_update=2,
-        update_interval=4,
-    )
-    pfrl.experiments.train_agent(agent, env, steps=105, outdir=outdir)
+    options = dict(replay_start_size=40, minibatch_size=8, target_update_interval=20)
+    agent = dqn(buffer=buffer, n_times_update=2, update_interval=4, **options)
+    pfrl.experiments.train_agent(agent, Walk(), steps=105, outdir=outdir)
     return agent
 
 
@@ -77,11 +62,11 @@ recent.save("recent.pkl")
 again = Recent(80)
 again.load("recent.pkl")
 report(
+    second,
     calls=plain.calls,
     stored=[len(plain), len(recent), len(again)],
     updates=[first.optim_t, second.optim_t],
     samples=recent.calls,
     rewards=sorted({item["reward"] for each in again.sample(20) for item in each}),
     files=[files("plain"), files("recent")],
-    keys=keys(second.get_statistics()),
 )

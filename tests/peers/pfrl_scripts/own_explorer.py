@@ -1,14 +1,8 @@
 """Explorers of the user's own, and those of the library, in DQN and DDPG."""
 
-import sys
-from importlib import import_module
-
 import numpy as np
-import torch
-from parts import Arm, Walk, critic, keys, q_network, report
+from parts import Arm, Walk, adam, critic, dqn, pfrl, report
 from torch import nn
-
-pfrl = import_module(sys.argv[1])
 
 
 class Cycle(pfrl.explorer.Explorer):
@@ -37,43 +31,40 @@ class Halved(pfrl.explorers.AdditiveGaussian):
         return super().select_action(t, lambda: greedy_action_func() / 2, action_value)
 
 
-def dqn(explorer):
-    q_func, buffer = q_network(), pfrl.replay_buffers.ReplayBuffer(500)
-    agent = pfrl.agents.DQN(q_func, torch.optim.Adam(q_func.parameters()), buffer, 0.9, explorer, replay_start_size=32)
+def trained(explorer):
+    agent = dqn(explorer=explorer)
     pfrl.experiments.train_agent(agent, Walk(), steps=60, outdir="dqn")
     return agent
 
 
 own = Cycle()
-agent = dqn(own)
+agent = trained(own)
 others = [
-    dqn(pfrl.explorers.Boltzmann(T=0.5)).optim_t,
-    dqn(pfrl.explorers.ExponentialDecayEpsilonGreedy(1.0, 0.1, 0.9, lambda: np.random.randint(3))).optim_t,
-    dqn(pfrl.explorers.LinearDecayEpsilonGreedy(1.0, 0.1, 50, lambda: np.random.randint(3))).optim_t,
+    trained(pfrl.explorers.Boltzmann(T=0.5)).optim_t,
+    trained(pfrl.explorers.ExponentialDecayEpsilonGreedy(1.0, 0.1, 0.9, lambda: np.random.randint(3))).optim_t,
+    trained(pfrl.explorers.LinearDecayEpsilonGreedy(1.0, 0.1, 50, lambda: np.random.randint(3))).optim_t,
 ]
-policy = nn.Sequential(
-    nn.Linear(4, 2), pfrl.nn.BoundByTanh(low=[-1, -1], high=[1, 1]), pfrl.policies.DeterministicHead()
-)
+bound = pfrl.nn.BoundByTanh(low=[-1, -1], high=[1, 1])
+policy = nn.Sequential(nn.Linear(4, 2), bound, pfrl.policies.DeterministicHead())
 q_func, halved = critic(), Halved(0.1, low=-1, high=1)
 ddpg = pfrl.agents.DDPG(
     policy,
     q_func,
-    torch.optim.Adam(policy.parameters()),
-    torch.optim.Adam(q_func.parameters()),
+    adam(policy),
+    adam(q_func),
     pfrl.replay_buffers.ReplayBuffer(500),
     0.9,
     explorer=halved,
     replay_start_size=32,
     minibatch_size=16,
 )
-env = Arm()
-pfrl.experiments.train_agent(ddpg, env, steps=60, outdir="ddpg")
+pfrl.experiments.train_agent(ddpg, Arm(), steps=60, outdir="ddpg")
 report(
+    ddpg,
     steps=own.steps,
     greedy=own.greedy,
     updates=[agent.optim_t, *others, ddpg.n_updates],
     calls=halved.calls,
     last=[int(item["action"]) for each in list(agent.replay_buffer.memory)[:4] for item in each][::3],
     names=[repr(own), type(halved).__name__],
-    keys=keys(ddpg.get_statistics()),
 )

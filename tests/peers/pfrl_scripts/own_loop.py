@@ -1,20 +1,14 @@
 """A loop of the user's own: `act` and `observe`, a break in the middle, and evaluations with `eval_mode`."""
 
-import sys
-from importlib import import_module
-
 import numpy as np
-import torch
-from parts import Walk, keys, q_network, report
-
-pfrl = import_module(sys.argv[1])
+from parts import Walk, adam, pfrl, q_network, report
 
 env, eval_env = Walk(length=12), Walk(length=5)
 q_func = q_network()
 explorer = pfrl.explorers.LinearDecayEpsilonGreedy(1.0, 0.1, 100, lambda: np.random.randint(3))
 agent = pfrl.agents.DoubleDQN(
     q_func,
-    torch.optim.Adam(q_func.parameters()),
+    adam(q_func),
     pfrl.replay_buffers.ReplayBuffer(capacity=10**6),
     0.95,
     explorer,
@@ -49,6 +43,7 @@ for episode in range(10):
                 evaluations.append(total)
 sample = agent.replay_buffer.sample(5)
 report(
+    agent,
     returns=returns,
     evaluations=evaluations,
     stored=sizes,
@@ -58,5 +53,4 @@ report(
     steps=sorted({len(each) for each in sample}),
     fields=sorted(set(sample[0][0])),
     statistics=[[k, v] for k, v in agent.get_statistics() if k in ("n_updates", "rlen")],
-    keys=keys(agent.get_statistics()),
 )

@@ -1,15 +1,10 @@
 """Observations of several lengths, which `phi` pads, and Dict observations, which `batch_states` joins."""
 
-import sys
-from importlib import import_module
-
 import gym
 import numpy as np
 import torch
-from parts import Walk, files, keys, q_network, report
-from torch import nn
+from parts import Walk, actor_critic, adam, categorical_policy, dqn, files, pfrl, report
 
-pfrl = import_module(sys.argv[1])
 calls = [0, 0]
 
 
@@ -37,35 +32,20 @@ def joined(states, device, phi):
     return torch.as_tensor(np.stack([phi(s)["place"] + phi(s)["goal"] for s in states]), device=device)
 
 
-def make_ppo(env, **options):
-    policy = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3), pfrl.policies.SoftmaxCategoricalHead())
-    model = pfrl.nn.Branched(policy, nn.Linear(4, 1))
-    opt = torch.optim.Adam(model.parameters())
-    return pfrl.agents.PPO(model, opt, update_interval=30, minibatch_size=15, epochs=1, **options)
-
-
-ppo, env = make_ppo(None, phi=pad), Growing()
-pfrl.experiments.train_agent(ppo, env, steps=90, outdir="ppo", max_episode_len=7)
-q_func, rooms = q_network(), Rooms()
-dqn = pfrl.agents.DQN(
-    q_func,
-    torch.optim.Adam(q_func.parameters()),
-    pfrl.replay_buffers.ReplayBuffer(200),
-    0.9,
-    pfrl.explorers.ConstantEpsilonGreedy(0.1, rooms.action_space.sample),
-    replay_start_size=32,
-    batch_states=joined,
-)
-pfrl.experiments.train_agent(dqn, rooms, steps=60, outdir="dqn")
+model = actor_critic(categorical_policy())
+ppo = pfrl.agents.PPO(model, adam(model), update_interval=30, minibatch_size=15, epochs=1, phi=pad)
+pfrl.experiments.train_agent(ppo, Growing(), steps=90, outdir="ppo", max_episode_len=7)
+agent = dqn(batch_states=joined)
+pfrl.experiments.train_agent(agent, Rooms(), steps=60, outdir="dqn")
 with ppo.eval_mode():
     action = ppo.act(np.ones(3, dtype=np.float32))
 report(
-    updates=[ppo.n_updates, dqn.optim_t],
-    stored=len(dqn.replay_buffer),
+    ppo,
+    updates=[ppo.n_updates, agent.optim_t],
+    stored=len(agent.replay_buffer),
     called=[each > 0 for each in calls],
     left=sum(map(len, ppo.memory)),
     action=bool(0 <= action < 3),
-    fields=sorted(dqn.replay_buffer.sample(1)[0][0]["state"]),
+    fields=sorted(agent.replay_buffer.sample(1)[0][0]["state"]),
     files=[files("ppo"), files("dqn")],
-    keys=keys(ppo.get_statistics()),
 )

@@ -1,13 +1,6 @@
 """PPO with a loss of its own, and a normalizer of observations."""
 
-import sys
-from importlib import import_module
-
-import torch
-from parts import Arm, files, gaussian_policy, keys, report, scores
-from torch import nn
-
-pfrl = import_module(sys.argv[1])
+from parts import Arm, actor_critic, adam, counts, gaussian_policy, pfrl, report, train
 
 
 class OwnPPO(pfrl.agents.PPO):
@@ -23,11 +16,11 @@ class OwnPPO(pfrl.agents.PPO):
 
 
 env = Arm()
-model = pfrl.nn.Branched(gaussian_policy(), nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)))
+model = actor_critic(gaussian_policy())
 normalizer = pfrl.nn.EmpiricalNormalization(4, clip_threshold=5)
 agent = OwnPPO(
     model,
-    torch.optim.Adam(model.parameters(), lr=3e-4),
+    adam(model, lr=3e-4),
     obs_normalizer=normalizer,
     gpu=None,
     update_interval=64,
@@ -39,26 +32,16 @@ agent = OwnPPO(
     gamma=0.99,
 )
 seen = []
-pfrl.experiments.train_agent_with_evaluation(
-    agent,
-    env,
-    steps=300,
-    eval_n_steps=None,
-    eval_n_episodes=1,
-    eval_interval=100,
-    outdir="out",
-    train_max_episode_len=7,
-    step_hooks=[lambda env, agent, step: seen.append(sum(len(e) for e in agent.memory))],
-)
+hooks = [lambda env, agent, step: seen.append(sum(len(e) for e in agent.memory))]
+train(agent, env, steps=300, eval_interval=100, eval_n_episodes=1, train_max_episode_len=7, step_hooks=hooks)
 report(
+    agent,
+    "out",
     updates=agent.n_updates,
     loss_calls=agent.loss_calls,
     shapes=sorted(agent.shapes),
     left=len(agent.memory),
     normalized=int(normalizer.count),
-    env=[env.n_steps, env.n_resets],
+    env=counts(env),
     hooks=len(seen),
-    scores=scores("out"),
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
 )

@@ -1,12 +1,7 @@
 """Prioritised replay with weights and errors of the user's own, in a DQN with its own loss."""
 
-import sys
-from importlib import import_module
-
 import torch
-from parts import Walk, files, keys, q_network, report, scores
-
-pfrl = import_module(sys.argv[1])
+from parts import Walk, dqn, pfrl, report, train
 
 
 class OwnPrioritized(pfrl.replay_buffers.PrioritizedReplayBuffer):
@@ -43,14 +38,10 @@ class OwnDQN(pfrl.agents.DoubleDQN):
             return y, self._compute_target_values(exp_batch)
 
 
-env, q_func = Walk(), q_network()
 buffer = OwnPrioritized(200, alpha=0.6, beta0=0.4, betasteps=100, num_steps=2, normalize_by_max=True)
-agent = OwnDQN(
-    q_func,
-    torch.optim.Adam(q_func.parameters()),
+agent = dqn(
+    OwnDQN,
     buffer,
-    0.9,
-    pfrl.explorers.ConstantEpsilonGreedy(0.2, env.action_space.sample),
     replay_start_size=40,
     minibatch_size=10,
     update_interval=3,
@@ -58,17 +49,14 @@ agent = OwnDQN(
     clip_delta=False,
     batch_accumulator="sum",
 )
-pfrl.experiments.train_agent_with_evaluation(
-    agent, env, steps=150, eval_n_steps=None, eval_n_episodes=1, eval_interval=75, outdir="out", train_max_episode_len=8
-)
+train(agent, Walk(), steps=150, eval_interval=75, eval_n_episodes=1, train_max_episode_len=8)
 report(
+    agent,
+    "out",
     stored=len(buffer),
     updates=agent.optim_t,
     losses=agent.losses,
     samples=buffer.samples,
     errors=buffer.errors,
     clipped=agent.weights <= 0.5,
-    scores=scores("out"),
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
 )

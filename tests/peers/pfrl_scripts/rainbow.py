@@ -1,13 +1,7 @@
 """Rainbow on stacked frames: a dueling network of distributions, noisy layers, and greedy selection."""
 
-import sys
-from importlib import import_module
-
 import numpy as np
-import torch
-from parts import Walk, files, keys, report, scores
-
-pfrl = import_module(sys.argv[1])
+from parts import Walk, adam, pfrl, report
 
 
 class Frames(Walk):
@@ -16,7 +10,6 @@ class Frames(Walk):
 
 
 updates = []
-env = Frames()
 q_func = pfrl.q_functions.DistributionalDuelingDQN(3, 51, -10, 10)
 pfrl.nn.to_factorized_noisy(q_func, sigma_scale=0.5)
 buffer = pfrl.replay_buffers.PrioritizedReplayBuffer(
@@ -24,7 +17,7 @@ buffer = pfrl.replay_buffers.PrioritizedReplayBuffer(
 )
 agent = pfrl.agents.CategoricalDoubleDQN(
     q_func,
-    torch.optim.Adam(q_func.parameters(), 6.25e-5, eps=1.5e-4),
+    adam(q_func, lr=6.25e-5, eps=1.5e-4),
     buffer,
     gpu=None,
     gamma=0.99,
@@ -38,7 +31,7 @@ agent = pfrl.agents.CategoricalDoubleDQN(
 )
 pfrl.experiments.train_agent_with_evaluation(
     agent=agent,
-    env=env,
+    env=Frames(),
     steps=60,
     eval_n_steps=20,
     eval_n_episodes=None,
@@ -48,11 +41,10 @@ pfrl.experiments.train_agent_with_evaluation(
     step_hooks=[lambda env, agent, step: updates.append(agent.optim_t)],
 )
 report(
+    agent,
+    "out",
     stored=len(buffer),
     updates=updates,
-    scores=scores("out"),
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
     parameters=sorted(name for name, _ in q_func.named_parameters()),
     beta=round(float(buffer.beta), 6),
 )

@@ -1,13 +1,7 @@
 """DRQN on one and on several environments, with an episodic buffer; the user counts the updates from episodes."""
 
-import sys
-from importlib import import_module
-
-import torch
-from parts import Walk, files, keys, report, scores
+from parts import Walk, dqn, pfrl, report, train
 from torch import nn
-
-pfrl = import_module(sys.argv[1])
 
 
 class Counting(pfrl.agents.DoubleDQN):
@@ -27,12 +21,10 @@ def make():
         nn.Linear(8, 3),
         pfrl.q_functions.DiscreteActionValueHead(),
     )
-    return Counting(
-        q_func,
-        torch.optim.Adam(q_func.parameters()),
+    return dqn(
+        Counting,
         pfrl.replay_buffers.EpisodicReplayBuffer(500),
-        0.9,
-        pfrl.explorers.ConstantEpsilonGreedy(0.2, Walk.action_space.sample),
+        q_func=q_func,
         replay_start_size=40,
         minibatch_size=3,
         update_interval=5,
@@ -42,10 +34,8 @@ def make():
     )
 
 
-agent, env = make(), Walk(9)
-pfrl.experiments.train_agent_with_evaluation(
-    agent, env, steps=120, eval_n_steps=None, eval_n_episodes=2, eval_interval=60, outdir="one", train_max_episode_len=7
-)
+agent = make()
+train(agent, Walk(9), steps=120, eval_interval=60, outdir="one", train_max_episode_len=7)
 batch, envs = make(), [Walk(6), Walk(11)]
 pfrl.experiments.train_agent_batch(batch, pfrl.envs.SerialVectorEnv(envs), steps=120, outdir="batch")
 obs = Walk(3).reset()
@@ -55,6 +45,8 @@ with batch.eval_mode():
     batch.observe(obs, 0.0, True, False)
     batch.stop_episode() if hasattr(batch, "stop_episode") else None
 report(
+    agent,
+    "one",
     stored=[len(agent.replay_buffer), len(batch.replay_buffer)],
     updates=[agent.updates, batch.updates],
     episodes=[agent.replay_buffer.n_episodes, batch.replay_buffer.n_episodes],
@@ -62,7 +54,4 @@ report(
     lengths=[agent.lengths, batch.lengths],
     inside=inside,
     reset=batch.test_recurrent_states is None,
-    scores=scores("one"),
-    files=files("one"),
-    keys=keys(agent.get_statistics()),
 )

@@ -1,13 +1,9 @@
 """REINFORCE with a batch of episodes, backward passes one by one, and a directory of prepare_output_dir."""
 
-import sys
-from importlib import import_module
-
 import torch
-from parts import Walk, files, keys, report, scores
+from parts import Walk, counts, pfrl, report, train
 from torch import nn
 
-pfrl = import_module(sys.argv[1])
 pfrl.utils.set_random_seed(7)
 
 model = nn.Sequential(nn.Linear(4, 16), nn.LeakyReLU(0.2), nn.Linear(16, 3), pfrl.policies.SoftmaxCategoricalHead())
@@ -32,24 +28,14 @@ agent = pfrl.agents.REINFORCE(
 )
 outdir = pfrl.experiments.prepare_output_dir({"steps": 200}, "results", exp_id="run", argv=["script.py"])
 env = Walk(7)
-returned, history = pfrl.experiments.train_agent_with_evaluation(
-    agent,
-    env,
-    steps=200,
-    eval_n_steps=None,
-    eval_n_episodes=3,
-    eval_interval=60,
-    outdir=outdir,
-    eval_env=Walk(5),
-    checkpoint_freq=100,
-)
+options = dict(outdir=outdir, eval_env=Walk(5), checkpoint_freq=100)
+returned, history = train(agent, env, steps=200, eval_interval=60, eval_n_episodes=3, **options)
 report(
+    agent,
+    outdir,
     updates=len(steps),
     outdir=outdir,
     same=returned is agent,
     history=[sorted(each) for each in history],
-    env=[env.n_steps, env.n_resets],
-    scores=scores(outdir),
-    files=files(outdir),
-    keys=keys(agent.get_statistics()),
+    env=counts(env),
 )

@@ -1,13 +1,8 @@
 """SAC with a temperature of the user's own, burn-in actions, and critics with their own update."""
 
-import sys
-from importlib import import_module
-
 import torch
-from parts import Arm, critic, files, keys, report, scores
+from parts import Arm, adam, critic, pfrl, report, train
 from torch import distributions, nn
-
-pfrl = import_module(sys.argv[1])
 
 
 def squashed_diagonal_gaussian_head(x):
@@ -37,9 +32,8 @@ class OwnSAC(pfrl.agents.SoftActorCritic):
 
 
 env, burnin = Arm(), []
-policy = nn.Sequential(
-    nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 4), pfrl.nn.lmbda.Lambda(squashed_diagonal_gaussian_head)
-)
+head = pfrl.nn.lmbda.Lambda(squashed_diagonal_gaussian_head)
+policy = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 4), head)
 
 
 def burnin_action_func():
@@ -47,15 +41,10 @@ def burnin_action_func():
     return env.action_space.sample()
 
 
-q1, q2 = critic(), critic()
-adam = torch.optim.Adam
+networks = policy, critic(), critic()
 agent = OwnSAC(
-    policy,
-    q1,
-    q2,
-    adam(policy.parameters()),
-    adam(q1.parameters()),
-    adam(q2.parameters()),
+    *networks,
+    *map(adam, networks),
     pfrl.replay_buffers.ReplayBuffer(10**6),
     gamma=0.99,
     replay_start_size=40,
@@ -66,10 +55,10 @@ agent = OwnSAC(
     temperature_optimizer_lr=3e-4,
     initial_temperature=0.8,
 )
-pfrl.experiments.train_agent_with_evaluation(
-    agent, env, steps=100, eval_n_steps=None, eval_n_episodes=2, eval_interval=50, outdir="out"
-)
+train(agent, env, steps=100, eval_interval=50)
 report(
+    agent,
+    "out",
     stored=len(agent.replay_buffer),
     updates=agent.n_policy_updates,
     q_calls=agent.q_calls,
@@ -78,7 +67,4 @@ report(
     halved=agent.temperature < 0.5,
     t=agent.t,
     saved=sorted(agent.saved_attributes),
-    scores=scores("out"),
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
 )

@@ -1,15 +1,9 @@
 """Two agents that share their network, optimiser and buffer, and one that only reads the buffer."""
 
-import sys
-from importlib import import_module
-
-import torch
-from parts import Walk, files, keys, q_network, report
-
-pfrl = import_module(sys.argv[1])
+from parts import Walk, adam, epsilon_greedy, equal, files, pfrl, q_network, report
 
 q_func = q_network()
-opt = torch.optim.Adam(q_func.parameters())
+opt = adam(q_func)
 buffer = pfrl.replay_buffers.ReplayBuffer(200)
 
 
@@ -19,7 +13,7 @@ def make(explorer, **options):
 
 
 careful = make(pfrl.explorers.Greedy())
-curious = make(pfrl.explorers.ConstantEpsilonGreedy(0.5, Walk.action_space.sample))
+curious = make(epsilon_greedy(0.5))
 reader = make(pfrl.explorers.Greedy(), update_interval=10**9, target_update_interval=10**9)
 envs = [Walk(6), Walk(8)]
 before = [parameter.clone() for parameter in q_func.parameters()]
@@ -34,8 +28,9 @@ reader.update(experiences)
 reader.replay_updater.update_if_necessary(7)
 reader.sync_target_network()
 careful.save("careful")
-changed = [not torch.equal(a, b) for a, b in zip(before, q_func.parameters(), strict=False)]
+changed = [not same for same in equal(q_func, before)]
 report(
+    reader,
     stored=len(buffer),
     updates=[careful.optim_t, curious.optim_t, reader.optim_t],
     t=[careful.t, curious.t, reader.t],
@@ -47,5 +42,4 @@ report(
     changed=changed,
     steps=[env.n_steps for env in envs],
     files=files("careful"),
-    keys=keys(reader.get_statistics()),
 )

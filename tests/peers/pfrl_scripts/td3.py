@@ -1,14 +1,10 @@
 """TD3 with its own smoothing of target actions, and policy updates that a hook counts."""
 
-import sys
-from importlib import import_module
-
 import numpy as np
 import torch
-from parts import Arm, critic, files, keys, report, scores
+from parts import Arm, adam, critic, pfrl, report, train
 from torch import nn
 
-pfrl = import_module(sys.argv[1])
 smoothed = []
 
 
@@ -27,16 +23,11 @@ class OwnTD3(pfrl.agents.TD3):
 
 env = Arm()
 policy = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2), nn.Tanh(), pfrl.policies.DeterministicHead())
-q1, q2 = critic(), critic()
-adam = torch.optim.Adam
+networks = policy, critic(), critic()
 explorer = pfrl.explorers.AdditiveGaussian(scale=0.1, low=env.action_space.low, high=env.action_space.high)
 agent = OwnTD3(
-    policy,
-    q1,
-    q2,
-    adam(policy.parameters()),
-    adam(q1.parameters()),
-    adam(q2.parameters()),
+    *networks,
+    *map(adam, networks),
     pfrl.replay_buffers.ReplayBuffer(10**6),
     gamma=0.99,
     soft_update_tau=5e-3,
@@ -49,25 +40,15 @@ agent = OwnTD3(
     target_policy_smoothing_func=target_policy_smoothing_func,
 )
 counts = []
-pfrl.experiments.train_agent_with_evaluation(
-    agent,
-    env,
-    steps=121,
-    eval_n_steps=None,
-    eval_n_episodes=2,
-    eval_interval=60,
-    outdir="out",
-    train_max_episode_len=9,
-    step_hooks=[lambda env, agent, t: counts.append(agent.q_func_n_updates)],
-)
+hooks = [lambda env, agent, t: counts.append(agent.q_func_n_updates)]
+train(agent, env, steps=121, eval_interval=60, train_max_episode_len=9, step_hooks=hooks)
 report(
+    agent,
+    "out",
     stored=len(agent.replay_buffer),
     q_updates=counts,
     policy_updates=agent.policy_n_updates,
     shapes=sorted(set(smoothed)),
     smoothed=len(smoothed),
     calls=agent.policy_calls,
-    scores=scores("out"),
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
 )

@@ -1,13 +1,7 @@
 """TRPO with a value function of its own, and normalised observations."""
 
-import sys
-from importlib import import_module
-
-import torch
-from parts import Arm, files, gaussian_policy, keys, report, scores
+from parts import Arm, adam, counts, gaussian_policy, pfrl, report
 from torch import nn
-
-pfrl = import_module(sys.argv[1])
 
 
 def ortho_init(layer, gain):
@@ -23,7 +17,7 @@ normalizer = pfrl.nn.EmpiricalNormalization(env.observation_space.low.size)
 agent = pfrl.agents.TRPO(
     policy=gaussian_policy(),
     vf=vf,
-    vf_optimizer=torch.optim.Adam(vf.parameters()),
+    vf_optimizer=adam(vf),
     obs_normalizer=normalizer,
     gpu=-1,
     update_interval=60,
@@ -50,12 +44,11 @@ pfrl.experiments.train_agent_with_evaluation(
     step_hooks=[lambda env, agent, t: sizes.append(sum(map(len, agent.memory)))],
 )
 report(
+    agent,
+    "out",
     normalized=int(normalizer.count),
     hooks=len(sizes),
     saved=sorted(agent.saved_attributes),
-    scores=scores("out"),
-    env=[env.n_steps, env.n_resets],
-    eval=[eval_env.n_steps, eval_env.n_resets],
-    files=files("out"),
-    keys=keys(agent.get_statistics()),
+    env=counts(env),
+    eval=counts(eval_env),
 )

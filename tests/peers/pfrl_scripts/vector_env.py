@@ -1,14 +1,9 @@
 """A vector environment of the user's own, and MultiprocessVectorEnv with a frame stack, for DQN on several actors."""
 
 import functools
-import sys
-from importlib import import_module
 
 import numpy as np
-import torch
-from parts import Walk, files, keys, q_network, report, scores
-
-pfrl = import_module(sys.argv[1])
+from parts import Walk, dqn, files, pfrl, q_network, report, train
 
 
 class OwnVectorEnv(pfrl.env.VectorEnv):
@@ -40,41 +35,27 @@ class OwnVectorEnv(pfrl.env.VectorEnv):
         pass
 
 
-def dqn(n_obs=4):
-    q_func, buffer = q_network(n_obs=n_obs), pfrl.replay_buffers.ReplayBuffer(500)
-    explorer = pfrl.explorers.ConstantEpsilonGreedy(0.2, Walk.action_space.sample)
-    opt = torch.optim.Adam(q_func.parameters())
-    return pfrl.agents.DQN(
-        q_func, opt, buffer, 0.9, explorer, replay_start_size=32, phi=lambda x: np.asarray(x, np.float32).reshape(-1)
-    )
+def flat(obs):
+    return np.asarray(obs, np.float32).reshape(-1)
 
 
 if __name__ == "__main__":
-    own, agent = OwnVectorEnv([5, 7, 9]), dqn()
-    pfrl.experiments.train_agent_batch_with_evaluation(
-        agent,
-        own,
-        steps=90,
-        eval_n_steps=None,
-        eval_n_episodes=3,
-        eval_interval=45,
-        outdir="own",
-        eval_env=OwnVectorEnv([4, 4, 4]),
-        max_episode_len=8,
-    )
-    stacked = dqn(n_obs=8)
+    own, agent = OwnVectorEnv([5, 7, 9]), dqn(phi=flat)
+    options = dict(outdir="own", eval_env=OwnVectorEnv([4, 4, 4]), max_episode_len=8)
+    train(agent, own, steps=90, eval_interval=45, eval_n_episodes=3, **options)
+    stacked = dqn(q_func=q_network(n_obs=8), phi=flat)
     env = pfrl.envs.MultiprocessVectorEnv([functools.partial(Walk, length) for length in (5, 7)])
     env = pfrl.wrappers.VectorFrameStack(env, 2, stack_axis=0)
     pfrl.experiments.train_agent_batch(stacked, env, steps=60, outdir="stacked")
     env.close()
     report(
+        agent,
+        "own",
         stored=[len(agent.replay_buffer), len(stacked.replay_buffer)],
         updates=[agent.optim_t, stacked.optim_t],
         masks=own.masks,
         steps=own.n_steps,
         shape=list(env.observation_space.shape),
         t=[agent.t, stacked.t],
-        scores=scores("own"),
         files=[files("own"), files("stacked")],
-        keys=keys(agent.get_statistics()),
     )

@@ -6,38 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import network_parts
 import numpy as np
+import pair_base
 from actor_critic_parts import make_critic as critic_of_pairs
 from actor_critic_parts import make_policy as policy_of_pairs
 from argument_effects import Arguments, Effect, Made
-from network_parts import (
-    CRITICS,
-    HEADS,
-    RECURRENT_CRITICS,
-    VALUES,
-    make_critic,
-    make_policy,
-    make_q_function,
-    make_value,
-)
-from pair_base import (
-    BUFFERS,
-    DENSITIES,
-    EXPLORERS,
-    ONLY_DISCRETE,
-    RECURRENT,
-    Case,
-    adadelta,
-    adam,
-    draw,
-    is_of_goals,
-    misfit_in_buffer,
-    of_networks,
-    of_replay,
-    policy_space,
-    replay,
-    sgd,
-)
 from torch import nn
 
 from pfrl_like import agents
@@ -67,59 +41,65 @@ from registry.entry import Entry, Family, Table
 
 #: Critics that are not one kind of Q-function of state and action.
 ODD_CRITICS: dict[str, Callable[[bool, int], nn.Module]] = {
-    "of the state": lambda recurrent, i: make_q_function("expected", recurrent),
-    "of several kinds": lambda recurrent, i: make_critic(("numbers", "quantile")[i % 2], recurrent),
+    "of the state": lambda recurrent, i: network_parts.make_q_function("expected", recurrent),
+    "of several kinds": lambda recurrent, i: network_parts.make_critic(("numbers", "quantile")[i % 2], recurrent),
 }
 
 
-def make(entry: Entry, case: Case, folder: Path) -> Any:
-    kind, recurrent = case["q_func"], of_networks(case)
-    make_one = ODD_CRITICS.get(kind, lambda recurrent, i: make_critic(kind, recurrent))
+def make(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    kind, recurrent = case["q_func"], pair_base.of_networks(case)
+    make_one = ODD_CRITICS.get(kind, lambda recurrent, i: network_parts.make_critic(kind, recurrent))
     critics = [make_one(recurrent, i) for i in range(case["n_critics"])]
     return actor_critic(entry, case, critics, folder)
 
 
-def make_discrete(entry: Entry, case: Case, folder: Path) -> Any:
-    kind, recurrent = case["q_func"], of_networks(case)
-    make_one = make_critic if kind in CRITICS and kind not in VALUES else make_q_function
+def make_discrete(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    kind, recurrent = case["q_func"], pair_base.of_networks(case)
+    make_one = (
+        network_parts.make_critic
+        if kind in network_parts.CRITICS and kind not in network_parts.VALUES
+        else network_parts.make_q_function
+    )
     critics = [make_one(kind, recurrent) for _ in range(case["n_critics"])]
     return actor_critic(entry, case, critics, folder)
 
 
-def actor_critic(entry: Entry, case: Case, critics: list[nn.Module], folder: Path) -> Any:
-    policy = make_policy(case["policy"], of_networks(case))
-    of_critics = [adam(critic) for critic in critics]
-    options = {**entry.options, **replay(case, folder)}
+def actor_critic(entry: Entry, case: pair_base.Case, critics: list[nn.Module], folder: Path) -> Any:
+    policy = network_parts.make_policy(case["policy"], pair_base.of_networks(case))
+    of_critics = [pair_base.adam(critic) for critic in critics]
+    options = {**entry.options, **pair_base.replay(case, folder)}
     if issubclass(entry.kind, agents.FittedQEvaluation):
         return entry.kind(policy, critics, of_critics, **options)
     if "explorer" in case:
-        options["explorer"] = EXPLORERS[case["explorer"]](functools.partial(draw, policy_space(case)))
+        options["explorer"] = pair_base.EXPLORERS[case["explorer"]](
+            functools.partial(pair_base.draw, pair_base.policy_space(case))
+        )
     if entry.kind is agents.IQL:
-        value = make_value(of_networks(case))
-        options |= {"v_func": value, "v_func_optimizer": adam(value)}
+        value = network_parts.make_value(pair_base.of_networks(case))
+        options |= {"v_func": value, "v_func_optimizer": pair_base.adam(value)}
     if entry.kind is agents.REDQ:
-        return agents.REDQ(policy, critics, adam(policy), of_critics, **options)
+        return agents.REDQ(policy, critics, pair_base.adam(policy), of_critics, **options)
     if len(critics) > 2:
         options |= {"further_q_funcs": critics[2:], "further_q_func_optimizers": of_critics[2:]}
-    return entry.kind(policy, *critics[:2], adam(policy), *of_critics[:2], **options)
+    return entry.kind(policy, *critics[:2], pair_base.adam(policy), *of_critics[:2], **options)
 
 
-def misfits(case: Case) -> Iterator[str]:
+def misfits(case: pair_base.Case) -> Iterator[str]:
     name, kind = case["agent"], case["q_func"]
     if kind == "of the state" or (kind == "of several kinds" and case["n_critics"] > 1):
         yield "q_func"
-    if case.get("explorer") in ONLY_DISCRETE:
+    if case.get("explorer") in pair_base.ONLY_DISCRETE:
         yield "explorer"
-    if name == "CrossQ" and case["recurrent"] and kind in RECURRENT_CRITICS:
+    if name == "CrossQ" and case["recurrent"] and kind in network_parts.RECURRENT_CRITICS:
         yield "q_func"
-    if misfit_in_buffer(case) or (name == "CalQL" and is_of_goals(case)):
+    if pair_base.misfit_in_buffer(case) or (name == "CalQL" and pair_base.is_of_goals(case)):
         yield "replay_buffer"
 
 
-def discrete_misfits(case: Case) -> Iterator[str]:
+def discrete_misfits(case: pair_base.Case) -> Iterator[str]:
     if case["q_func"] in ("quadratic", "numbers") or (case["q_func"] == "ensemble" and case["n_critics"] > 1):
         yield "q_func"
-    if misfit_in_buffer(case):
+    if pair_base.misfit_in_buffer(case):
         yield "replay_buffer"
 
 
@@ -137,8 +117,8 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
         critics = [critic_of_pairs("quantiles", recurrent) for _ in range(2)]
     if kind in (agents.DiscreteSAC, agents.DiscreteFittedQEvaluation):
         policy = discrete_policy(recurrent)
-        critics = [make_q_function("expected", recurrent, obs_size=4) for _ in range(2)]
-    common = of_replay(entry.kind, recurrent)
+        critics = [network_parts.make_q_function("expected", recurrent, obs_size=4) for _ in range(2)]
+    common = pair_base.of_replay(entry.kind, recurrent)
     if soft:
         common |= {"entropy_target": -2.0, "initial_temperature": 0.2}
     elif kind is agents.DiscreteFittedQEvaluation:
@@ -147,20 +127,27 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
         common |= {"explorer": AdditiveGaussian(0.1, low=-1.0, high=1.0)}
     if kind is agents.IQL:
         v_func = value_of_states(recurrent)
-        common |= {"v_func": v_func, "v_func_optimizer": sgd(v_func)}
+        common |= {"v_func": v_func, "v_func_optimizer": pair_base.sgd(v_func)}
     if issubclass(kind, agents.FittedQEvaluation):
-        optimizers = {"q_func_optimizers": [sgd(critic, lr=0.01) for critic in critics]}
+        optimizers = {"q_func_optimizers": [pair_base.sgd(critic, lr=0.01) for critic in critics]}
         return {"policy": policy, "q_funcs": critics, **optimizers, "target_update_interval": 5, **common}
     if kind is agents.REDQ:
         critics += [critic_of_pairs("numbers", recurrent)]
-        optimizers = {"policy_optimizer": sgd(policy), "q_func_optimizers": [sgd(critic) for critic in critics]}
+        optimizers = {
+            "policy_optimizer": pair_base.sgd(policy),
+            "q_func_optimizers": [pair_base.sgd(critic) for critic in critics],
+        }
         return {"policy": policy, "q_funcs": critics, **optimizers, "n_times_update": 2, **common}
     if kind is agents.DDPG:
-        named = {"q_func": critics[0], "actor_optimizer": sgd(policy), "critic_optimizer": sgd(critics[0])}
+        named = {
+            "q_func": critics[0],
+            "actor_optimizer": pair_base.sgd(policy),
+            "critic_optimizer": pair_base.sgd(critics[0]),
+        }
         return {"policy": policy, **named, "target_update_interval": 5, **common}
     named = {f"q_func{i}": critic for i, critic in enumerate(critics, 1)}
-    optimizers = {f"{name}_optimizer": sgd(critic) for name, critic in named.items()}
-    return {"policy": policy, **named, "policy_optimizer": sgd(policy), **optimizers, **common}
+    optimizers = {f"{name}_optimizer": pair_base.sgd(critic) for name, critic in named.items()}
+    return {"policy": policy, **named, "policy_optimizer": pair_base.sgd(policy), **optimizers, **common}
 
 
 def value_of_states(recurrent: bool) -> nn.Module:
@@ -203,11 +190,11 @@ OF_EXPLORING: Table = {
     "target_policy_smoothing_func": learnt(lambda action: -action,
         ACTOR_CRITIC + "the_smoothing_function_disturbs_the_targets_action"),
     "further_q_funcs": Effect(
-        THIRD, "parameters statistics", also={"further_q_func_optimizers": of_critics(sgd)},
+        THIRD, "parameters statistics", also={"further_q_func_optimizers": of_critics(pair_base.sgd)},
         held_by=ACTOR_CRITIC + "more_critics_make_targets_lower_and_are_saved",
     ),
-    "further_q_func_optimizers": learnt(of_critics(sgd, lr=1e-3),
-        given={"further_q_funcs": THIRD, "further_q_func_optimizers": of_critics(sgd)}),
+    "further_q_func_optimizers": learnt(of_critics(pair_base.sgd, lr=1e-3),
+        given={"further_q_funcs": THIRD, "further_q_func_optimizers": of_critics(pair_base.sgd)}),
 }  # fmt: skip
 
 OF_SAC: Table = {
@@ -233,7 +220,7 @@ OF_WEIGHTED: Table = {
 
 SEVERAL_CRITICS: Table = {
     "q_funcs": learnt(Made(lambda all: [*map(begun_anew, all["q_funcs"])])),
-    "q_func_optimizers": learnt(Made(lambda all: [sgd(each, lr=1e-3) for each in all["q_funcs"]])),
+    "q_func_optimizers": learnt(Made(lambda all: [pair_base.sgd(each, lr=1e-3) for each in all["q_funcs"]])),
 }
 OF_FQE: Table = {
     **OF_EXPLORING,
@@ -242,7 +229,7 @@ OF_FQE: Table = {
     "act_deterministically": Effect(False, "evaluation parameters", held_by=FQE),
     "max_grad_norm": learnt(0.01, ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
     "compile": Effect(True, refused="Adadelta", held_by=ONE_REGION,
-        given={"q_func_optimizers": Made(lambda all: [adadelta(each) for each in all["q_funcs"]])}),
+        given={"q_func_optimizers": Made(lambda all: [pair_base.adadelta(each) for each in all["q_funcs"]])}),
 }  # fmt: skip
 
 CQL: Table = {
@@ -295,7 +282,7 @@ IQL: Table = {
 
 # Families
 
-EXPLORING = Family(arguments, OF_EXPLORING, 4, make, misfits, policy_space)
+EXPLORING = Family(arguments, OF_EXPLORING, 4, make, misfits, pair_base.policy_space)
 SOFT = dataclasses.replace(EXPLORING, effects=OF_SAC)
 WEIGHTED = dataclasses.replace(EXPLORING, effects=OF_WEIGHTED)
 EVALUATING = dataclasses.replace(EXPLORING, effects=OF_FQE)
@@ -305,30 +292,34 @@ DISCRETE_EVALUATING = dataclasses.replace(DISCRETE_SOFT, effects=OF_FQE)
 # Agents
 
 PARTS = {
-    "policy": HEADS, "q_func": (*RECURRENT_CRITICS, *ODD_CRITICS), "recurrent": RECURRENT, "replay_buffer": BUFFERS,
-    "n_critics": (2,),
+    "policy": network_parts.HEADS, "q_func": (*network_parts.RECURRENT_CRITICS, *ODD_CRITICS),
+    "recurrent": pair_base.RECURRENT, "replay_buffer": pair_base.BUFFERS, "n_critics": (2,),
 }  # fmt: skip
 #: Classes of critics, and more of them, in few surroundings.
 FURTHER = {
-    "policy": ("squashed",), "q_func": CRITICS, "recurrent": RECURRENT, "replay_buffer": ("EpisodicReplayBuffer",),
-    "n_critics": (2, 3),
+    "policy": ("squashed",), "q_func": network_parts.CRITICS, "recurrent": pair_base.RECURRENT,
+    "replay_buffer": ("EpisodicReplayBuffer",), "n_critics": (2, 3),
 }  # fmt: skip
 NOISE = {"explorer": ("AdditiveGaussian",)}
-DISCRETE_PARTS = {**PARTS, "q_func": (*VALUES, "numbers")}
-ANY_HEAD, DENSE, SOFTMAX = {"policy": ("deterministic", *DENSITIES)}, {"policy": DENSITIES}, {"policy": ("softmax",)}
+DISCRETE_PARTS = {**PARTS, "q_func": (*network_parts.VALUES, "numbers")}
+ANY_HEAD, DENSE, SOFTMAX = (
+    {"policy": ("deterministic", *pair_base.DENSITIES)},
+    {"policy": pair_base.DENSITIES},
+    {"policy": ("softmax",)},
+)
 ENTROPY = {"entropy_target": 0.1}
 BURN_IN: Table = {"burnin_action_func": Effect(lambda: 1, "actions parameters")}
 
 ENTRIES = (
     Entry(
-        agents.DDPG, EXPLORING, {**PARTS, "n_critics": (1,), "explorer": EXPLORERS},
+        agents.DDPG, EXPLORING, {**PARTS, "n_critics": (1,), "explorer": pair_base.EXPLORERS},
         {**FURTHER, "n_critics": (1,), **NOISE}, fits=ANY_HEAD, options={"target_update_interval": 4},
         effects={
             "soft_update_tau": REPLAY["soft_update_tau"],
             "compile": not_compiled("actor_optimizer", "policy", ONE_REGION),
         },
     ),
-    Entry(agents.TD3, EXPLORING, {**PARTS, "explorer": EXPLORERS}, {**FURTHER, **NOISE}, fits=ANY_HEAD),
+    Entry(agents.TD3, EXPLORING, {**PARTS, "explorer": pair_base.EXPLORERS}, {**FURTHER, **NOISE}, fits=ANY_HEAD),
     Entry(agents.TD3PlusBC, EXPLORING, {**PARTS, **NOISE}, fits=ANY_HEAD, effects=TD3BC),
     Entry(agents.ReBRAC, EXPLORING, {**PARTS, **NOISE}, fits=ANY_HEAD, effects=REBRAC),
     Entry(agents.SoftActorCritic, SOFT, PARTS, FURTHER, fits=DENSE, options=ENTROPY),

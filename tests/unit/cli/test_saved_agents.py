@@ -252,6 +252,18 @@ def loaded(trained: Path) -> Any:
     return load_agent(trained / "best").agent
 
 
+@pytest.fixture
+def save(trained: Path, loaded: Any, folder: Path) -> Any:
+    """Saves the trained agent in `agent` of the current directory, with a changed plan of its run."""
+
+    def save(change: Any) -> None:
+        loaded.composition = stored_composition(trained)
+        change(loaded.composition["run"])
+        loaded.save(folder / "agent")
+
+    return save
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -286,22 +298,16 @@ def loaded(trained: Path) -> Any:
     ],
 )
 def test_the_environment_of_a_strange_directory_is_rejected(
-    change: Any, text: str, trained: Path, loaded: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+    change: Any, text: str, save: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    loaded.composition = stored_composition(trained)
-    change(loaded.composition["run"])
-    loaded.save(folder / "agent")
+    save(change)
     assert main(["evaluate", "agent"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert text in line
 
 
-def test_the_time_limit_of_training_also_limits_evaluations(
-    trained: Path, loaded: Any, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    loaded.composition = stored_composition(trained)
-    made_with(kwargs={"max_episode_steps": 3})(loaded.composition["run"])
-    loaded.save(folder / "agent")
+def test_the_time_limit_of_training_also_limits_evaluations(save: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    save(made_with(kwargs={"max_episode_steps": 3}))
     assert main(["evaluate", "agent"]) == 0 and "mean 3, std 0" in capsys.readouterr().out
     assert main(["watch", "agent", "--gif", "agent.gif"]) == 0 and "returns 3 in" in capsys.readouterr().out
     assert main(["evaluate", "agent", "--env", "CartPole-v1"]) == 0 and "mean 3," not in capsys.readouterr().out
@@ -309,11 +315,9 @@ def test_the_time_limit_of_training_also_limits_evaluations(
 
 @pytest.mark.parametrize("as_stored", [list, lambda indices: {"tuple": [*indices]}])
 def test_selected_features_of_a_long_vector_are_those_of_training(
-    as_stored: Any, trained: Path, loaded: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+    as_stored: Any, save: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    loaded.composition = stored_composition(trained)
-    wrapped_by({"name": "wrappers.SelectFeatures"}, ENV, as_stored((0, 1, 2, 1_500)))(loaded.composition["run"])
-    loaded.save(folder / "agent")
+    save(wrapped_by({"name": "wrappers.SelectFeatures"}, ENV, as_stored((0, 1, 2, 1_500))))
     assert main(["evaluate", "agent"]) == 2  # the index is read, but CartPole has only four numbers
     assert "cannot be made: ValueError: indices is " in capsys.readouterr().err
 
@@ -324,12 +328,10 @@ def test_stored_lists_are_bounded() -> None:
 
 
 def test_another_environment_is_compared_with_the_game_of_the_training(
-    trained: Path, loaded: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+    save: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ale_py")
-    loaded.composition = stored_composition(trained)
-    made_with(function={"name": "atari_wrappers.make_atari"}, args=["ALE/Pong-v5"])(loaded.composition["run"])
-    loaded.save(folder / "agent")
+    save(made_with(function={"name": "atari_wrappers.make_atari"}, args=["ALE/Pong-v5"]))
     assert main(["evaluate", "agent", "--env", "ALE/Breakout-v5"]) == 2
     expected = "actions Discrete(6) (those of ALE/Pong-v5), but ALE/Breakout-v5 has observations"
     assert expected in capsys.readouterr().err

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_parts import ROOT, TRAIN, records, run
+from run_parts import change_record
 
 from pfrl_like.cli import main
 from pfrl_like.datasets import get_pendulum
@@ -60,8 +61,7 @@ def test_a_run_has_a_dated_directory_checkpoints_scores_and_its_settings(
 def test_a_run_continues_until_it_has_finished(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, *STEPS]) == 0
     outdir = only_run(folder)
-    record = json.loads((outdir / RECORD).read_text())
-    (outdir / RECORD).write_text(json.dumps(record | {"outcome": "running"}))  # as after a kill
+    change_record(outdir, outcome="running")  # as after a kill
     (outdir / "60_finish").rename(folder / "saved")
     (outdir / RECORD).chmod(0o600)
     assert main([*TRAIN, *STEPS]) == 0
@@ -231,7 +231,7 @@ def test_a_time_ends_a_run_also_after_a_resume_from_its_config(
     assert main([*TRAIN, *STEPS, "--stop-after", "1e-9"]) == 0
     outdir, (record,) = only_run(folder), records(folder / "results")
     assert (record["t"], record["outcome"]) == (2, "stopped: 6e-08 seconds have passed")
-    (outdir / RECORD).write_text(json.dumps(record | {"outcome": "running"}))  # as after a kill
+    change_record(outdir, outcome="running")  # as after a kill
     (outdir / RECORD).chmod(0o600)
     capsys.readouterr()
     assert main(["train", "--config", str(outdir / "run.toml")]) == 0
@@ -243,9 +243,8 @@ def test_a_time_ends_a_run_also_after_a_resume_from_its_config(
 def test_a_score_that_is_older_than_its_run_has_its_step(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, *FEW, "--quiet"]) == 0
     outdir = only_run(folder)
-    record = json.loads((outdir / RECORD).read_text())
     (outdir / RECORD).chmod(0o600)
-    (outdir / RECORD).write_text(json.dumps(record | {"t": 1_500, "outcome": "stopped: 60 seconds have passed"}))
+    change_record(outdir, t=1_500, outcome="stopped: 60 seconds have passed")
     capsys.readouterr()
     assert main([*TRAIN, *FEW, "--quiet"]) == 0
     assert capsys.readouterr().out.endswith(f" at step 2 in results/{outdir.name}\n")

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-)
+from pfrl_like.replay_buffers import EpisodicReplayBuffer, PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from pfrl_like.utils import checks
 
 SINGLE, DOUBLE = np.full(3, 0.5, np.float32), np.full(3, 0.1)

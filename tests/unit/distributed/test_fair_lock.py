@@ -3,7 +3,7 @@
 import threading
 import time
 
-from time_parts import wait_until
+from time_parts import run_together, wait_until
 
 from pfrl_like.distributed.learner import FairLock
 
@@ -20,10 +20,7 @@ def test_one_at_a_time_is_in():
                 inside[0] -= 1
 
     threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(threads)
     assert most == [1]
 
 

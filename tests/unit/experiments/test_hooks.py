@@ -170,23 +170,16 @@ def test_hooks_in_the_wrong_place_are_named(tmp_path):
     agent, env = Recorder(), Counting()
     for runner, arguments, message in (
         (train_agent, {"hooks": [ScheduleHook(2, 1, 0, "t")]}, r"hooks\[0\] is .*ScheduleHook.*step_hooks and evaluat"),
-        (
-            train_agent,
-            {"step_hooks": [StopAfter(hours=1)]},
-            r"step_hooks\[0\] is .*StopAfter.*function of \(env, agent",
-        ),
+        (train_agent, {"step_hooks": [StopAfter(hours=1)]}, r"step_hooks\[0\] is .*StopAfter.*of \(env, agent"),
         (train_agent_batch, {"hooks": [StopWithoutImprovement(2)]}, r"hooks\[0\] is .*StopWithoutImprovement"),
     ):
         with pytest.raises(TypeError, match=message):
             runner(agent, SerialVectorEnv([env]) if runner is train_agent_batch else env, 4, tmp_path, **arguments)
-    with pytest.raises(
-        ValueError, match="hooks has a SaveEvery, which EpochRunner does not support: pass snapshot_int"
-    ):
-        epoch_runner(tmp_path, hooks=[SaveEvery(minutes=1)])
+    hooks = [SaveEvery(minutes=1)]
+    with pytest.raises(ValueError, match="hooks has a SaveEvery, which EpochRunner does not support: pass snapshot_"):
+        epoch_runner(tmp_path, hooks=hooks)
     with pytest.raises(ValueError, match="hooks is .*SaveEvery.*requires use_shared_memory=True"):
-        train_agent_async(
-            tmp_path, 1, Chain, make_agent=lambda i: agent, use_shared_memory=False, hooks=[SaveEvery(minutes=1)]
-        )
+        train_agent_async(tmp_path, 1, Chain, make_agent=lambda i: agent, use_shared_memory=False, hooks=hooks)
     with pytest.raises(ValueError, match="seconds, minutes and hours are 0"):
         StopAfter()
 

@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import torch
 from agent_parts import make_agent, make_q_function
 from agent_parts import make_batch as make_transitions
 from on_policy_parts import make_nets
+from python_process import output_of
 from registry import arguments_of
 from torch import nn
 
@@ -143,11 +142,8 @@ def test_a_file_runs_where_this_library_is_not(ending: str, code: str, tmp_path:
     agent.export(tmp_path / f"policy{ending}", example_obs=OBS)
     assert [path.name for path in tmp_path.iterdir()] == [f"policy{ending}"]
     probe = f"from sys import modules; obs = {OBS.tolist()}\n{code}; assert 'pfrl_like' not in modules"
-    done = subprocess.run(
-        [sys.executable, "-I", "-W", "ignore", "-c", probe], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == greedy(agent, OBS).tolist()
+    output = output_of("-I", "-W", "ignore", "-c", probe, folder=tmp_path)
+    assert json.loads(output) == greedy(agent, OBS).tolist()
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from agent_parts import make_agent, make_q_function
 from pipe_parts import views_of
-from time_parts import PATIENCE, wait_until
+from time_parts import PATIENCE, run_together, wait_until
 
 from pfrl_like.agents import StateQFunctionActor
 from pfrl_like.distributed import actor
@@ -113,10 +113,7 @@ def test_every_step_arrives_once_and_in_the_order_of_its_actor():
     with Training(agent, 2) as training:
         actors = [training.make_actor(i) for i in range(2)]
         threads = [threading.Thread(target=play, args=(actors[i], 200, envs[i])) for i in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_together(threads)
         for each in actors:
             each.close()
     rewards = np.array([item[0]["reward"] for item in agent.replay_buffer.memory])

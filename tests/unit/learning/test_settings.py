@@ -37,32 +37,35 @@ def optimizers_of(agent: Any) -> list[str]:
     return [name for name in agent.gradient_steps if "temperature" not in name]
 
 
-def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [param for group in optimizer.param_groups for param in group["params"]]
+def parameters_of(agent: Any, optimizer: str) -> list[torch.Tensor]:
+    return [param for group in getattr(agent, optimizer).param_groups for param in group["params"]]
+
+
+def with_new_optimizers(name: str, lr: float) -> Any:
+    """An agent that has learnt, and gets other optimisers then."""
+    agent: Any = MAKE[name]()
+    learn(name, agent)
+    for optimizer in optimizers_of(agent):
+        setattr(agent, optimizer, torch.optim.SGD(parameters_of(agent, optimizer), lr=lr))
+    return agent
 
 
 @pytest.mark.parametrize("name", MAKE)
 def test_an_optimiser_that_is_set_later_makes_the_next_steps(name: str) -> None:
-    agent: Any = MAKE[name]()
+    agent = with_new_optimizers(name, lr=0.0)
+    before = [param.clone() for optimizer in optimizers_of(agent) for param in parameters_of(agent, optimizer)]
     learn(name, agent)
-    for optimizer in optimizers_of(agent):
-        setattr(agent, optimizer, torch.optim.SGD(parameters_of(getattr(agent, optimizer)), lr=0.0))
-    before = [param.clone() for optimizer in optimizers_of(agent) for param in parameters_of(getattr(agent, optimizer))]
-    learn(name, agent)
-    after = [param for optimizer in optimizers_of(agent) for param in parameters_of(getattr(agent, optimizer))]
+    after = [param for optimizer in optimizers_of(agent) for param in parameters_of(agent, optimizer)]
     assert all(torch.equal(old, new) for old, new in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize("name", ["DQN", "SoftActorCritic", "PPO", "A2C", "REINFORCE"])
 def test_a_bound_of_the_gradient_that_is_set_later_counts(name: str) -> None:
-    agent: Any = MAKE[name]()
-    learn(name, agent)
-    for optimizer in optimizers_of(agent):
-        setattr(agent, optimizer, torch.optim.SGD(parameters_of(getattr(agent, optimizer)), lr=1.0))
+    agent = with_new_optimizers(name, lr=1.0)
     agent.max_grad_norm = 1e-7
-    before = [param.clone() for param in parameters_of(getattr(agent, optimizers_of(agent)[0]))]
+    before = [param.clone() for param in parameters_of(agent, optimizers_of(agent)[0])]
     learn(name, agent)
-    after = parameters_of(getattr(agent, optimizers_of(agent)[0]))
+    after = parameters_of(agent, optimizers_of(agent)[0])
     assert max(float((old - new).detach().abs().max()) for old, new in zip(before, after, strict=True)) < 1e-5
 
 

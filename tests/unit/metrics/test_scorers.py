@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from env_forms import InPfrlForm
 from experiment_fakes import Counting
 from gymnasium.spaces import Box, Discrete
 
@@ -57,21 +58,6 @@ class Steps(Counting):
         self.rendered += 1
 
 
-class OldSteps:
-    """The same with a step of four values."""
-
-    def __init__(self) -> None:
-        self.env = Steps()
-        self.action_space, self.observation_space, self.render = self.env.action_space, Box(0, 9, (1,)), self.env.render
-
-    def reset(self) -> np.ndarray:
-        return self.env.reset()[0]
-
-    def step(self, action: object) -> tuple:
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        return obs, reward, terminated or truncated, info
-
-
 def data(ends: tuple[int, ...] = (0, 0, 1), width: int = 1, actions: list[int] | None = None) -> MDPDataset:
     """Rows of zeros, whose rewards count up."""
     n = len(ends)
@@ -79,7 +65,9 @@ def data(ends: tuple[int, ...] = (0, 0, 1), width: int = 1, actions: list[int] |
     return MDPDataset(*columns, discrete_action=actions is not None, reward_convention="next_row")
 
 
-@pytest.mark.parametrize("env", [Steps(), Steps(cut=True), OldSteps()], ids=["terminated", "truncated", "four values"])
+@pytest.mark.parametrize(
+    "env", [Steps(), Steps(cut=True), InPfrlForm(Steps())], ids=["terminated", "truncated", "four values"]
+)
 def test_the_score_in_an_environment_is_the_mean_return(env: Any) -> None:
     score, steps = evaluate_on_environment(env, n_trials=4), getattr(env, "env", env)
     assert score(Greedy(2)) == 6

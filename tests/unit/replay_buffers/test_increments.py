@@ -8,15 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pfrl_like import replay_buffers
 from pfrl_like.errors import CheckpointError
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-    prune,
-    saved,
-)
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -34,19 +27,19 @@ def rewards(buffer: Any) -> list[float]:
     return [item[0]["reward"] for item in buffer.memory]
 
 
-def restored(folder: Path, reference: Any, **options: Any) -> ReplayBuffer:
-    buffer = ReplayBuffer(**options)
+def restored(folder: Path, reference: Any, **options: Any) -> replay_buffers.ReplayBuffer:
+    buffer = replay_buffers.ReplayBuffer(**options)
     buffer.load_increment(folder, reference)
     return buffer
 
 
 @pytest.fixture
 def small_segments(monkeypatch):
-    monkeypatch.setattr(saved, "_LARGEST", 64)
+    monkeypatch.setattr(replay_buffers.saved, "_LARGEST", 64)
 
 
 def test_a_save_writes_what_is_new_and_stacked_frames_once(tmp_path, small_segments):
-    buffer = ReplayBuffer(1000)
+    buffer = replay_buffers.ReplayBuffer(1000)
     append(buffer, range(640))
     first = buffer.save_increment(tmp_path)
     before = {path.name for path in tmp_path.iterdir()}
@@ -61,34 +54,34 @@ def test_a_save_writes_what_is_new_and_stacked_frames_once(tmp_path, small_segme
 
 @pytest.mark.slow
 def test_many_small_saves_leave_few_segments(tmp_path, small_segments):
-    buffer, reference = ReplayBuffer(1000), None
+    buffer, reference = replay_buffers.ReplayBuffer(1000), None
     for i in range(64):
         append(buffer, range(i, i + 1), float)
         reference = buffer.save_increment(tmp_path, reference)
         assert len(reference["segments"]) == bin(i + 1).count("1")
-        prune(tmp_path, [reference])
+        replay_buffers.prune(tmp_path, [reference])
         assert len(list(tmp_path.iterdir())) == len(reference["segments"]) + 1
     assert rewards(restored(tmp_path, reference)) == rewards(buffer)
 
 
 def test_a_buffer_remembers_the_saves_of_all_folders_that_are_there(tmp_path, small_segments):
-    buffer, last = ReplayBuffer(), {}
+    buffer, last = replay_buffers.ReplayBuffer(), {}
     for i in range(10):
         append(buffer, range(64 * i, 64 * i + 64), float)
         for folder in (tmp_path / "a", tmp_path / "b"):
             reference = buffer.save_increment(folder, last.get(folder))
             assert reference["segments"][:i] == last.get(folder, {"segments": []})["segments"]
             last[folder] = reference
-            prune(folder, [reference])
+            replay_buffers.prune(folder, [reference])
     assert len(buffer._increments) <= 3
 
 
 def test_segments_whose_items_have_left_are_not_named_any_more(tmp_path, small_segments):
-    buffer, reference = ReplayBuffer(100), None
+    buffer, reference = replay_buffers.ReplayBuffer(100), None
     for i in range(10):
         append(buffer, range(64 * i, 64 * i + 64), float)
         reference = buffer.save_increment(tmp_path, reference)
-    prune(tmp_path, [reference])
+    replay_buffers.prune(tmp_path, [reference])
     assert [segment["first"] for segment in reference["segments"]] == [512, 576]
     assert len(list(tmp_path.iterdir())) == 3
     assert rewards(restored(tmp_path, reference)) == rewards(buffer)
@@ -96,7 +89,7 @@ def test_segments_whose_items_have_left_are_not_named_any_more(tmp_path, small_s
 
 
 def test_a_reference_of_other_content_makes_everything_new(tmp_path):
-    buffer, other = ReplayBuffer(), ReplayBuffer()
+    buffer, other = replay_buffers.ReplayBuffer(), replay_buffers.ReplayBuffer()
     append(buffer, range(5), float)
     append(other, range(10, 30), float)
     reference = other.save_increment(tmp_path, buffer.save_increment(tmp_path))
@@ -107,7 +100,7 @@ def test_a_reference_of_other_content_makes_everything_new(tmp_path):
 
 
 def test_a_save_elsewhere_or_without_its_files_is_whole(tmp_path):
-    buffer = ReplayBuffer()
+    buffer = replay_buffers.ReplayBuffer()
     append(buffer, range(5), float)
     reference = buffer.save_increment(tmp_path / "a")
     append(buffer, range(5, 6), float)
@@ -118,18 +111,18 @@ def test_a_save_elsewhere_or_without_its_files_is_whole(tmp_path):
 def test_prune_removes_nothing_else(tmp_path):
     for name in ("notes.txt", "segment-1.bin", ".tmp-segment-0123456789abcdef.bin-1-ab"):
         (tmp_path / name).write_text("x")
-    buffer = ReplayBuffer()
+    buffer = replay_buffers.ReplayBuffer()
     append(buffer, range(5), float)
     buffer.save_increment(tmp_path)
-    prune(tmp_path, [])
+    replay_buffers.prune(tmp_path, [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "segment-1.bin"]
-    prune(tmp_path / "absent", [])
+    replay_buffers.prune(tmp_path / "absent", [])
     with pytest.raises(CheckpointError):
-        prune(tmp_path, [{"table": {"name": "../notes.txt", "size": 1, "crc32": 1}, "segments": []}])
+        replay_buffers.prune(tmp_path, [{"table": {"name": "../notes.txt", "size": 1, "crc32": 1}, "segments": []}])
 
 
 def test_objects_need_a_pickle(tmp_path):
-    buffer, loaded = ReplayBuffer(), ReplayBuffer()
+    buffer, loaded = replay_buffers.ReplayBuffer(), replay_buffers.ReplayBuffer()
     append(buffer, range(5), lambda i: [str(i)] * 2)
     with pytest.raises(CheckpointError, match="pickle"):
         buffer.save_increment(tmp_path)
@@ -150,7 +143,7 @@ def size_of(reference: Any, before: Any) -> int:
 
 
 def test_changes_are_written_beside_the_segments_which_stay(tmp_path, small_segments):
-    buffer = ReplayBuffer(1000)
+    buffer = replay_buffers.ReplayBuffer(1000)
     append(buffer, range(640))
     first = buffer.save_increment(tmp_path)
     empty = buffer.save_increment(tmp_path, first)
@@ -165,7 +158,7 @@ def test_changes_are_written_beside_the_segments_which_stay(tmp_path, small_segm
 
 
 def test_segments_of_which_much_has_changed_are_written_anew(tmp_path, small_segments):
-    buffer = ReplayBuffer(1000)
+    buffer = replay_buffers.ReplayBuffer(1000)
     append(buffer, range(320), float)
     first = buffer.save_increment(tmp_path)
     for item in buffer.memory[64:90]:
@@ -181,7 +174,7 @@ def test_segments_of_which_much_has_changed_are_written_anew(tmp_path, small_seg
 
 
 def test_saves_into_several_folders_have_their_changes_each(tmp_path, small_segments):
-    buffer, last = ReplayBuffer(1000), {}
+    buffer, last = replay_buffers.ReplayBuffer(1000), {}
     append(buffer, range(320), float)
     for i in range(8):
         folder = tmp_path / "ab"[i % 2]
@@ -193,7 +186,7 @@ def test_saves_into_several_folders_have_their_changes_each(tmp_path, small_segm
 
 
 def test_an_episode_that_waits_for_nothing_does_so_after_its_step_was_changed(tmp_path):
-    buffer = ReplayBuffer()
+    buffer = replay_buffers.ReplayBuffer()
     buffer.append(0.0, 0, 0.0, None)
     reference = buffer.save_increment(tmp_path)
     buffer.memory[0][0]["next_state"] = 7.0
@@ -229,11 +222,11 @@ DAMAGE = {
 
 @pytest.mark.parametrize("change", DAMAGE)
 def test_a_reference_that_does_not_fit_is_refused_and_the_content_stays(change, tmp_path, small_segments):
-    buffer = ReplayBuffer()
+    buffer = replay_buffers.ReplayBuffer()
     append(buffer, range(100), float)
     reference = json.loads(json.dumps(buffer.save_increment(tmp_path)))
     DAMAGE[change](reference, reference["segments"][0])
-    loaded = EpisodicReplayBuffer() if change == "kind" else ReplayBuffer()
+    loaded = replay_buffers.EpisodicReplayBuffer() if change == "kind" else replay_buffers.ReplayBuffer()
     append(loaded, range(100, 200), float)
     before = rewards(loaded)
     with pytest.raises(CheckpointError):
@@ -242,12 +235,12 @@ def test_a_reference_that_does_not_fit_is_refused_and_the_content_stays(change, 
 
 
 def test_any_damage_to_a_file_is_told_and_the_content_stays(tmp_path, small_segments):
-    buffer = PrioritizedReplayBuffer(num_steps=3)
+    buffer = replay_buffers.PrioritizedReplayBuffer(num_steps=3)
     append(buffer, range(70), float)
     reference = buffer.save_increment(tmp_path)
     buffer.memory.data[3][0]["reward"] = 50.0
     reference = buffer.save_increment(tmp_path, reference)
-    prune(tmp_path, [reference])
+    replay_buffers.prune(tmp_path, [reference])
     before = rewards(buffer)
     for path in sorted(tmp_path.iterdir()):
         content = path.read_bytes()
@@ -268,8 +261,8 @@ def vector(i: int) -> np.ndarray:
     return np.full(5000, i, np.float32)
 
 
-def persistent(folder: Path, capacity: int = 6, **options: Any) -> PersistentReplayBuffer:
-    return PersistentReplayBuffer(folder / "steps", capacity, sync_every=1, journal_length=9, **options)
+def persistent(folder: Path, capacity: int = 6, **options: Any) -> replay_buffers.PersistentReplayBuffer:
+    return replay_buffers.PersistentReplayBuffer(folder / "steps", capacity, sync_every=1, journal_length=9, **options)
 
 
 @pytest.mark.slow
@@ -294,7 +287,7 @@ def test_rows_of_pruned_saves_are_used_again(tmp_path, no_waiting_for_the_disk):
         sizes = []
         for i in range(40):
             append(buffer, range(20 * i, 20 * i + 20), vector)
-            prune(tmp_path / "saves", [buffer.save_increment(tmp_path / "saves")])
+            replay_buffers.prune(tmp_path / "saves", [buffer.save_increment(tmp_path / "saves")])
             sizes.append(sum(path.stat().st_size for path in (tmp_path / "steps").glob("columns-*")))
         assert sizes[-1] == sizes[len(sizes) // 2]
         assert len(buffer._directory.saves) <= 2
@@ -319,7 +312,7 @@ def test_going_back_to_rows_that_were_written_over_is_told_and_costs_nothing_sto
     (tmp_path / "saves").rename(tmp_path / "moved")
     buffer.save_increment(tmp_path / "saves")  # sees that the first one is gone
     append(buffer, range(10, 100), vector)
-    prune(tmp_path / "saves", [])
+    replay_buffers.prune(tmp_path / "saves", [])
     buffer.save_increment(tmp_path / "saves")
     append(buffer, range(100, 200), vector)
     held = rewards(buffer)

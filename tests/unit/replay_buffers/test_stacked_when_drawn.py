@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from pfrl_like import replay_buffers
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    HindsightReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-)
 
 N_FRAMES = 3
 LENGTH = 7  # of most episodes
@@ -80,7 +74,7 @@ def check(buffer: Any) -> None:
 @pytest.mark.parametrize("num_steps", [1, 3])
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("capacity", [None, 10])
-@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer])
+@pytest.mark.parametrize("kind", [replay_buffers.ReplayBuffer, replay_buffers.PrioritizedReplayBuffer])
 def test_stacks_end_where_episodes_begin_and_at_what_has_left(
     kind: Any, capacity: int | None, n_envs: int, num_steps: int
 ) -> None:
@@ -88,14 +82,17 @@ def test_stacks_end_where_episodes_begin_and_at_what_has_left(
     for part in range(4):  # drawn from between, so that what is known by then is kept up to date
         fill(buffer, 11, n_envs, begin=10 * part)
         check(buffer)
-        if kind is PrioritizedReplayBuffer:
+        if kind is replay_buffers.PrioritizedReplayBuffer:
             buffer.update_errors([1.0] * len(buffer))
 
 
-@pytest.mark.parametrize("kind", [ReplayBuffer, EpisodicReplayBuffer, PersistentReplayBuffer])
+@pytest.mark.parametrize(
+    "kind", [replay_buffers.ReplayBuffer, replay_buffers.EpisodicReplayBuffer, replay_buffers.PersistentReplayBuffer]
+)
 def test_it_is_so_after_loading(kind: Any, tmp_path: Path) -> None:
     buffer, loaded = (
-        kind(tmp_path / name, 40) if kind is PersistentReplayBuffer else kind(40) for name in ("one", "other")
+        kind(tmp_path / name, 40) if kind is replay_buffers.PersistentReplayBuffer else kind(40)
+        for name in ("one", "other")
     )
     fill(buffer, 30)
     check(buffer)
@@ -111,7 +108,7 @@ def test_a_dataset_that_is_gone_on_with_gives_what_it_gives_itself() -> None:
     data = MDPDataset(
         obs, np.arange(24) % 2, np.zeros(24), np.arange(24) % 8 == 7, discrete_action=True, reward_convention="next_row"
     )
-    buffer = ReplayBuffer.from_dataset(data, 25)
+    buffer = replay_buffers.ReplayBuffer.from_dataset(data, 25)
     batch = buffer.sample_batch(len(buffer), 0.9, n_frames=N_FRAMES, continuation=math.inf)
     other = data.batch(np.arange(data.n_steps)[batch.index], 0.9, n_frames=N_FRAMES, continuation=math.inf)
     assert torch.equal(batch.obs, other.obs) and torch.equal(batch.next_obs, other.next_obs)
@@ -121,17 +118,17 @@ def test_a_dataset_that_is_gone_on_with_gives_what_it_gives_itself() -> None:
 
 
 def test_what_is_no_image_is_not_stacked() -> None:
-    buffer = ReplayBuffer(10)
+    buffer = replay_buffers.ReplayBuffer(10)
     buffer.append(np.zeros(4), 0, 0.0, np.ones(4))
     assert buffer.sample_batch(1, n_frames=N_FRAMES).obs.shape == (1, 4)
     assert not len(buffer.stored_steps()[0].predecessor)
 
 
 def test_numbers_that_cannot_be_are_refused() -> None:
-    buffer = ReplayBuffer(10)
+    buffer = replay_buffers.ReplayBuffer(10)
     fill(buffer, 3)
     for n_frames in (0, 1.5):
         with pytest.raises((TypeError, ValueError), match="n_frames"):
             buffer.sample_batch(1, n_frames=n_frames)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="n_frames: got 2, expected 1"):
-        HindsightReplayBuffer(10, lambda *_: np.zeros(1)).sample_batch(1, n_frames=2)
+        replay_buffers.HindsightReplayBuffer(10, lambda *_: np.zeros(1)).sample_batch(1, n_frames=2)

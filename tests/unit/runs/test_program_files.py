@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from python_process import output_of
 
 from pfrl_like.debug.trace_diff import explanations
 from pfrl_like.runs import environment_record
@@ -29,11 +27,7 @@ def digest(path: Path) -> str:
 def files_of(folder: Path) -> dict[str, str]:
     """What a script in `folder/job`, started in `folder`, keeps of its files."""
     package = str(Path(environment_record.__file__).parents[2])
-    result = subprocess.run(
-        [sys.executable, "job/train.py"], cwd=folder, env={**os.environ, "PYTHONPATH": package}, capture_output=True,
-        check=True, text=True,
-    )  # fmt: skip
-    return dict(json.loads(result.stdout))
+    return dict(json.loads(output_of("job/train.py", folder=folder, path=package)))
 
 
 @pytest.mark.slow

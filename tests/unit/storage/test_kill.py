@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from python_process import output_of
 from time_parts import PATIENCE
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "kill_saves.py"
@@ -19,17 +18,8 @@ pytestmark = [
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills_during_saves_leave_everything_readable_and_lose_nothing(tmp_path: Path, kills: int) -> None:
-    result = subprocess.run(
-        [sys.executable, str(SCRIPT), "--kills", str(kills)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=6 * PATIENCE,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    output = output_of(str(SCRIPT), "--kills", str(kills), folder=tmp_path, timeout=6 * PATIENCE)
+    lines = [json.loads(line) for line in output.splitlines()]
     modes = ["agent", "new names", "buffer", "increments", "persistent", "checkpoint"]
     assert [line["mode"] for line in lines] == modes
     for line in lines:

@@ -1,14 +1,12 @@
 """Downloads, from a server on this machine."""
 
 import hashlib
-import multiprocessing
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from file_server import FileServer, served
-from time_parts import PATIENCE
+from file_server import FileServer, end_well_side_by_side, served
 
 from pfrl_like.errors import CheckpointError, DownloadError
 from pfrl_like.utils import download
@@ -109,14 +107,6 @@ def test_other_addresses_are_refused(tmp_path: Path, url: str) -> None:
 
 def test_two_processes_at_once_download_once(server: FileServer, tmp_path: Path) -> None:
     server.pause = 0.5  # so that the second one comes while the first is at it
-    context = multiprocessing.get_context("fork")
-    both = [
-        context.Process(target=download_file, args=(f"{server.url}/file", tmp_path / "file", SHA256)) for _ in range(2)
-    ]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join(PATIENCE)
-        assert process.exitcode == 0
+    end_well_side_by_side(download_file, f"{server.url}/file", tmp_path / "file", SHA256)
     assert server.asked == [("/file", None)]
     assert (tmp_path / "file").read_bytes() == CONTENT

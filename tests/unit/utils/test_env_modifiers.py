@@ -46,28 +46,21 @@ def double(action: float) -> float:
     return 2 * action
 
 
-MODIFIERS: dict[str, tuple[Callable[[Any], None], list[Any]]] = {
-    "action": (
-        lambda env: env_modifiers.make_action_filtered(env, double),
-        [(1, 2.0, False), (2, 8.0, False), (3, 18.0, False)],
-    ),
-    "reward": (
-        lambda env: env_modifiers.make_reward_filtered(env, double),
-        [(1, 2.0, False), (2, 8.0, False), (3, 18.0, False)],
-    ),
-    "clip": (
-        lambda env: env_modifiers.make_reward_clipped(env, -1, 2),
-        [(1, 1.0, False), (2, 2.0, False), (3, 2.0, False)],
-    ),
-    "repeat": (
-        lambda env: env_modifiers.make_action_repeated(env, 3),
-        [(3, 6.0, False), (5, 18.0, True)],  # 1 + 2 + 3, then 2 * (4 + 5)
-    ),
-    "limit": (
-        lambda env: env_modifiers.make_timestep_limited(env, 3),
-        [(1, 1.0, False), (2, 4.0, False), (3, 9.0, True)],
-    ),
+#: The function, its further argument, and the observations, rewards and ends of the first steps.
+MODIFIERS: dict[str, tuple[Callable[..., None], list[Any], list[Any]]] = {
+    "action": (env_modifiers.make_action_filtered, [double], [(1, 2.0, False), (2, 8.0, False), (3, 18.0, False)]),
+    "reward": (env_modifiers.make_reward_filtered, [double], [(1, 2.0, False), (2, 8.0, False), (3, 18.0, False)]),
+    "clip": (env_modifiers.make_reward_clipped, [-1, 2], [(1, 1.0, False), (2, 2.0, False), (3, 2.0, False)]),
+    "repeat": (env_modifiers.make_action_repeated, [3], [(3, 6.0, False), (5, 18.0, True)]),  # 2 * (4 + 5) = 18
+    "limit": (env_modifiers.make_timestep_limited, [3], [(1, 1.0, False), (2, 4.0, False), (3, 9.0, True)]),
 }
+
+
+def modified(env: Any, *names: str) -> Any:
+    for name in names:
+        modify, arguments, _ = MODIFIERS[name]
+        modify(env, *arguments)
+    return env
 
 
 def played(env: Any, count: int) -> list[Any]:
@@ -77,16 +70,14 @@ def played(env: Any, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("name", MODIFIERS)
 def test_modifiers_give_pfrls_numbers_in_every_episode(name: str) -> None:
-    env, (modify, expected) = Four(), MODIFIERS[name]
-    modify(env)
+    env, expected = modified(Four(), name), MODIFIERS[name][-1]
     for _ in range(2):
         assert played(env, len(expected)) == [(*values, {}) for values in expected]
 
 
 @pytest.mark.parametrize("name", MODIFIERS)
 def test_five_values_stay_five_and_a_limit_truncates(name: str) -> None:
-    env, (modify, expected) = Five(), MODIFIERS[name]
-    modify(env)
+    env, expected = modified(Five(), name), MODIFIERS[name][-1]
     flags = [(False, done) if name == "limit" else (done, False) for _, _, done in expected]
     assert played(env, len(expected)) == [
         (obs, reward, *flag, {}) for (obs, reward, _), flag in zip(expected, flags, strict=True)
@@ -95,9 +86,7 @@ def test_five_values_stay_five_and_a_limit_truncates(name: str) -> None:
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
 def test_a_copy_is_changed_too_and_steps_itself(copied: Callable[[Any], Any]) -> None:
-    env = Four()
-    for name in ("action", "limit", "reward"):
-        MODIFIERS[name][0](env)
+    env = modified(Four(), "action", "limit", "reward")
     env_modifiers.make_reward_filtered(env, AverageRewardFilter(tau=0.5))
     env.reset()
     other = copied(env)
@@ -107,8 +96,7 @@ def test_a_copy_is_changed_too_and_steps_itself(copied: Callable[[Any], Any]) ->
 
 
 def test_the_limit_hands_the_arguments_of_reset_on() -> None:
-    env = Four()
-    env_modifiers.make_timestep_limited(env, 3)
+    env = modified(Four(), "limit")
     env.reset(seed=4)
     assert env.options == {"seed": 4}
 

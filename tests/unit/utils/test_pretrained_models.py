@@ -2,15 +2,13 @@
 
 import hashlib
 import io
-import multiprocessing
 import socket
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from file_server import FileServer, served
-from time_parts import PATIENCE
+from file_server import FileServer, end_well_side_by_side, served
 
 from pfrl_like.errors import CheckpointError, DownloadError
 from pfrl_like.utils import download, download_model, pretrained_models
@@ -125,10 +123,5 @@ def test_an_agent_that_pfrl_does_not_offer_is_refused(root: Path, arguments: tup
 @pytest.mark.slow
 def test_two_processes_at_once_download_once(server: FileServer, root: Path) -> None:
     server.pause = 0.2  # so that the second one comes while the first is at it
-    both = [multiprocessing.get_context("fork").Process(target=download_model, args=("DQN", "Breakout")) for _ in "12"]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join(PATIENCE)
-        assert process.exitcode == 0
+    end_well_side_by_side(download_model, "DQN", "Breakout")
     assert server.asked == [(PATH, None)]

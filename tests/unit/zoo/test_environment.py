@@ -1,5 +1,6 @@
 """Environments of `make`: Atari games and their wrappers, CartPole without velocities, and settings that do not fit."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -112,9 +113,7 @@ def test_rainbow_without_dueling_needs_no_sizes_of_streams() -> None:
 def test_a_missing_emulator_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("ale_py", "ale_py.env"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        MissingDependencyError, match=r"ALE/Pong-v5 needs the package ale-py.*: pip install .*\[atari\]"
-    ):
+    with pytest.raises(MissingDependencyError, match=r"Pong-v5 needs the package ale-py.*: pip install .*\[atari\]"):
         pfrl.make("dqn", "ALE/Pong-v5")
 
 
@@ -135,9 +134,8 @@ def test_a_missing_emulator_is_named_with_its_extra(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], error: type[Exception], text: str) -> None:
-    with pytest.raises(error) as raised:
+    with pytest.raises(error, match=re.escape(text)):
         pfrl.make("dqn", "CartPole-v1", **settings)
-    assert text in str(raised.value)
 
 
 def test_features_are_selected_from_vectors_only() -> None:

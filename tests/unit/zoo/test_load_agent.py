@@ -45,6 +45,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "agent"
 
 
+@pytest.fixture
+def loaded(folder: Path) -> LoadedAgent:
+    """An agent of vectors that was saved."""
+    saved(folder)
+    return load_agent(folder)
+
+
 def actions(agent: Any, observations: Any) -> Any:
     """Actions in evaluation, with the same random numbers at every call."""
     set_random_seed(5)
@@ -67,9 +74,8 @@ def test_a_loaded_agent_selects_the_same_actions(folder: Path, kind: str, name: 
         assert torch.equal(mine, theirs)
 
 
-def test_outside_of_eval_mode_actions_are_the_same(folder: Path) -> None:
-    saved(folder)
-    loaded, observations = load_agent(folder), samples(OBS["vector"])
+def test_outside_of_eval_mode_actions_are_the_same(loaded: LoadedAgent) -> None:
+    observations = samples(OBS["vector"])
     assert [loaded.act(obs) for obs in observations] == [*actions(loaded, observations)]
 
 
@@ -132,10 +138,9 @@ def test_predict_takes_arrays_dicts_of_arrays_and_lists(folder: Path) -> None:
     assert expected.shape == (1_500,)
 
 
-def test_an_empty_batch_is_rejected(folder: Path) -> None:
-    saved(folder)
+def test_an_empty_batch_is_rejected(loaded: LoadedAgent) -> None:
     with pytest.raises(ValueError, match="obs is empty"):
-        load_agent(folder).predict(np.zeros((0, 4), np.float32))
+        loaded.predict(np.zeros((0, 4), np.float32))
 
 
 def test_evaluations_accept_a_loaded_agent_and_runners_do_not(tmp_path: Path, folder: Path) -> None:
@@ -151,16 +156,12 @@ def test_evaluations_accept_a_loaded_agent_and_runners_do_not(tmp_path: Path, fo
     assert not (tmp_path / "run").exists()
 
 
-def test_a_dry_run_compares_the_action_space(folder: Path) -> None:
-    saved(folder)
-    loaded = load_agent(folder)
+def test_a_dry_run_compares_the_action_space(loaded: LoadedAgent) -> None:
     with pytest.raises(ValueError, match="values of 2 actions, the environment has 3"):
         loaded.dry_run(np.zeros(4, np.float32), Discrete(3))
 
 
-def test_the_mode_of_a_loaded_agent_is_fixed(folder: Path) -> None:
-    saved(folder)
-    loaded = load_agent(folder)
+def test_the_mode_of_a_loaded_agent_is_fixed(loaded: LoadedAgent) -> None:
     with pytest.raises(ValueError, match="training is True, expected False: a loaded agent only acts. To train, con"):
         loaded.training = True
     with loaded.eval_mode():
@@ -169,15 +170,12 @@ def test_the_mode_of_a_loaded_agent_is_fixed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["update", "load_snapshot", "replay_buffer", "t"])
-def test_training_is_refused_by_name(folder: Path, name: str) -> None:
-    saved(folder)
+def test_training_is_refused_by_name(loaded: LoadedAgent, name: str) -> None:
     with pytest.raises(AttributeError, match=f"LoadedAgent has no attribute '{name}': it only acts. To train"):
-        getattr(load_agent(folder), name)
+        getattr(loaded, name)
 
 
-def test_a_loaded_agent_is_neither_saved_nor_loaded_into(folder: Path) -> None:
-    saved(folder)
-    loaded = load_agent(folder)
+def test_a_loaded_agent_is_neither_saved_nor_loaded_into(folder: Path, loaded: LoadedAgent) -> None:
     for method, expected in ((loaded.save, "copy its directory"), (loaded.load, "call load_agent")):
         with pytest.raises(TypeError, match=expected):
             method(str(folder))
@@ -187,16 +185,14 @@ def test_a_loaded_agent_is_neither_saved_nor_loaded_into(folder: Path) -> None:
     assert repr(loaded).startswith("LoadedAgent(DQN(cpu")
 
 
-def test_a_loaded_agent_can_be_copied_and_pickled(folder: Path) -> None:
-    saved(folder)
-    loaded, observations = load_agent(folder), samples(OBS["vector"])
+def test_a_loaded_agent_can_be_copied_and_pickled(loaded: LoadedAgent) -> None:
+    observations = samples(OBS["vector"])
     for other in (copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
         np.testing.assert_array_equal(actions(other, observations), actions(loaded, observations))
 
 
-def test_a_loaded_agent_is_exported_with_example_observations(tmp_path: Path, folder: Path) -> None:
-    saved(folder)
-    loaded, observations = load_agent(folder), np.stack(samples(OBS["vector"]))
+def test_a_loaded_agent_is_exported_with_example_observations(tmp_path: Path, loaded: LoadedAgent) -> None:
+    observations = np.stack(samples(OBS["vector"]))
     loaded.export(tmp_path / "policy.pt", example_obs=observations)
     exported = torch.jit.load(tmp_path / "policy.pt")  # type: ignore[no-untyped-call]
     np.testing.assert_array_equal(exported(torch.from_numpy(observations)).numpy(), loaded.predict(observations))
@@ -213,21 +209,23 @@ def make_agent() -> DQN:
     return DQN(q_function, optimizer, ReplayBuffer(100), 0.9, Greedy(), replay_start_size=50)
 
 
-def test_without_a_composition_the_error_offers_make_agent(folder: Path) -> None:
-    agent, observations = make_agent(), samples(OBS["vector"])
-    agent.save(folder)
-    with pytest.raises(CheckpointError, match=r"has no composition.json, .*: pass make_agent=, a function"):
-        load_agent(folder)
-    loaded = load_agent(folder, make_agent=make_agent)
-    np.testing.assert_array_equal(actions(loaded, observations), actions(agent, observations))
-
-
-def test_a_directory_of_pfrl_is_loaded_with_make_agent(folder: Path) -> None:
-    agent, observations = make_agent(), samples(OBS["vector"])
+def save_as_pfrl(agent: DQN, folder: Path) -> None:
     folder.mkdir()
     for name in ("model", "target_model"):
         torch.save(getattr(agent, name).state_dict(), folder / f"{name}.pt")
-    with pytest.raises(CheckpointError, match="has no manifest of a saved agent"):
+
+
+@pytest.mark.parametrize(
+    ("save", "text"),
+    [
+        (DQN.save, r"has no composition.json, .*: pass make_agent=, a function"),
+        (save_as_pfrl, "has no manifest of a saved agent"),
+    ],
+)
+def test_without_a_composition_an_agent_is_loaded_with_make_agent(folder: Path, save: Any, text: str) -> None:
+    agent, observations = make_agent(), samples(OBS["vector"])
+    save(agent, folder)
+    with pytest.raises(CheckpointError, match=text):
         load_agent(folder)
     loaded = load_agent(folder, make_agent=make_agent)
     np.testing.assert_array_equal(actions(loaded, observations), actions(agent, observations))

@@ -45,6 +45,10 @@ def q_function(obs_size: int, n_actions: int) -> nn.Module:
     return nn.Sequential(nn.Linear(obs_size, n_actions), pfrl.q_functions.DiscreteActionValueHead())
 
 
+def random_env(obs: Any = OBS["vector"]) -> RandomEnv:
+    return RandomEnv(obs, ACTIONS["Box"])
+
+
 def small(name: str, **settings: Any) -> Any:
     known = find_agent(name)[1].keywords()
     own = {**SMALL, **RARE.get(GROUP[name], {})}
@@ -182,12 +186,7 @@ def test_a_time_limit_replaces_that_of_the_environment() -> None:
         ("dqn", {"hidden_sizes": "64"}, TypeError, "hidden_sizes is '64'"),
         ("dqn", {"hidden_sizes": (64, 0)}, ValueError, "hidden_sizes is 0"),
         ("dqn", {"activation": "Relu"}, ValueError, "activation is 'Relu', expected one of ReLU"),
-        (
-            "dqn",
-            {"lr": 0.5, "optimizer": object()},
-            TypeError,
-            "lr is 0.5, but has no effect on DQN beside optimizer: leave",
-        ),
+        ("dqn", {"lr": 0.5, "optimizer": object()}, TypeError, "lr is 0.5, but has no effect on DQN beside optimizer:"),
         ("dqn", {"capacity": 7, "replay_buffer": object()}, TypeError, "capacity is 7, but has no effect"),
         ("ppo", {"hidden_sizes": (7,), "model": nn.Identity()}, TypeError, "hidden_sizes is (7,), but has no effect"),
         ("dqn", {"q_function": nn.Linear}, TypeError, "q_function is the class Linear, expected a torch.nn.Module"),
@@ -201,48 +200,39 @@ def test_a_time_limit_replaces_that_of_the_environment() -> None:
     ],
 )
 def test_mistakes_are_named(agent: Any, settings: dict[str, Any], error: type[Exception], text: str) -> None:
-    with pytest.raises(error) as raised:
+    with pytest.raises(error, match=re.escape(text)):
         pfrl.make(agent, "CartPole-v1", **settings)
-    assert text in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("agent", "env", "settings", "error", "text"),
+    ("env", "error", "text"),
     [
-        (
-            "ppo",
-            RandomEnv(OBS["vector"], ACTIONS["Box"]),
-            {"n_envs": 2},
-            ValueError,
-            "n_envs is 2, but env is a single",
-        ),
-        ("a3c", RandomEnv(OBS["vector"], ACTIONS["Box"]), {}, ValueError, "A3C needs one in every process"),
-        ("ppo", pfrl.envs.make_vec("CartPole-v1", 2), {}, ValueError, "env is a vector of 2 environments"),
-        ("ppo", lambda: pfrl.envs.make_vec("CartPole-v1", 2), {}, ValueError, "pass an id, or a function"),
-        ("ppo", gymnasium.spec("CartPole-v1"), {}, TypeError, "env is the EnvSpec of CartPole-v1"),
-        ("ppo", 3, {}, TypeError, "env is 3, expected an id, an environment, or a function"),
-        ("ppo", RandomEnv(gymnasium.spaces.Discrete(3, start=1), ACTIONS["Box"]), {}, ValueError, "subtract 1"),
-        (
-            "ppo",
-            RandomEnv(gymnasium.spaces.Tuple([OBS["vector"]]), ACTIONS["Box"]),
-            {},
-            ValueError,
-            "a Dict of them: a wrapper",
-        ),
-        ("ppo", (lambda env: lambda: env)(RandomEnv(OBS["vector"], ACTIONS["Box"])), {}, ValueError, "the same env"),
-        ("ppo", gymnasium.Wrapper, {}, TypeError, "env"),
+        (pfrl.envs.make_vec("CartPole-v1", 2), ValueError, "env is a vector of 2 environments"),
+        (lambda: pfrl.envs.make_vec("CartPole-v1", 2), ValueError, "pass an id, or a function"),
+        (gymnasium.spec("CartPole-v1"), TypeError, "env is the EnvSpec of CartPole-v1"),
+        (3, TypeError, "env is 3, expected an id, an environment, or a function"),
+        (random_env(gymnasium.spaces.Discrete(3, start=1)), ValueError, "subtract 1"),
+        (random_env(gymnasium.spaces.Tuple([OBS["vector"]])), ValueError, "a Dict of them: a wrapper"),
+        ((lambda env: lambda: env)(random_env()), ValueError, "the same env"),
+        (gymnasium.Wrapper, TypeError, "env"),
     ],
 )
-def test_environments_that_do_not_fit_are_refused(
-    agent: str, env: Any, settings: dict[str, Any], error: type[Exception], text: str
-) -> None:
-    with pytest.raises(error) as raised:
-        pfrl.make(agent, env, **settings)
-    assert text in str(raised.value)
+def test_environments_that_do_not_fit_are_refused(env: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=re.escape(text)):
+        pfrl.make("ppo", env)
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "text"),
+    [("ppo", {"n_envs": 2}, "n_envs is 2, but env is a single"), ("a3c", {}, "A3C needs one in every process")],
+)
+def test_an_agent_of_several_environments_is_refused_a_single_one(agent: str, settings: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        pfrl.make(agent, random_env(), **settings)
 
 
 def test_an_environment_of_the_caller_is_the_only_one() -> None:
-    env = RandomEnv(OBS["vector"], ACTIONS["Box"])
+    env = random_env()
     for name in ("ppo", "a2c"):
         made = pfrl.make(name, env)
         assert made.env is env and made.settings["n_envs"] == 1
@@ -254,18 +244,15 @@ def test_a2c_has_as_many_processes_as_environments() -> None:
 
 
 def test_evaluations_in_a_copy_of_the_callers_environment_have_rewards_as_they_are(tmp_path: Path) -> None:
-    def env() -> RandomEnv:
-        return RandomEnv(OBS["vector"], ACTIONS["Box"])
-
     settings: dict[str, Any] = {"hidden_sizes": (4,), "update_interval": 8, "minibatch_size": 4, "reward_scale": 0.5}
-    made = pfrl.make("ppo", env(), **settings)
+    made = pfrl.make("ppo", random_env(), **settings)
     assert made.env.env is not made.eval_env
     made.eval_env.reset()
     assert made.eval_env.step(np.zeros(2, np.float32))[1] == 1
     made.train(20, tmp_path / "made", progress=False)
-    assert digest(run_script(made, tmp_path / "script", 20, env())) == digest(made.agent)
+    assert digest(run_script(made, tmp_path / "script", 20, random_env())) == digest(made.agent)
 
-    fixed = env()
+    fixed = random_env()
     fixed.generator = (each for each in [1])  # type: ignore[attr-defined]  # cannot be copied
     with pytest.raises(ValueError, match="reward_scale is not 1, and env .* cannot be copied"):
         pfrl.make("ppo", fixed, **settings)
@@ -315,7 +302,7 @@ def test_every_training_has_a_directory_of_its_own(tmp_path: Path, monkeypatch: 
 
 def test_a_float64_image_in_a_dict_is_divided_like_the_image_that_it_was() -> None:
     spaces = gymnasium.spaces.Dict({"image": OBS["image"], "x": gymnasium.spaces.Box(-1, 1, (3,), np.float64)})
-    text = pfrl.make("ppo", lambda: RandomEnv(spaces, ACTIONS["Box"])).script()
+    text = pfrl.make("ppo", lambda: random_env(spaces)).script()
     assert "ToFloat(255" in text and "ToFloat()" not in text
 
 
@@ -427,18 +414,16 @@ def test_a_composition_that_cannot_be_saved_is_refused_before_training(
     module: str, name: str, limit: int, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.import_module(f"pfrl_like.zoo.{module}"), name, limit)
-    env = RandomEnv(gymnasium.spaces.Box(-1, 1, (50,), np.float32), ACTIONS["Box"])
+    env = random_env(gymnasium.spaces.Box(-1, 1, (50,), np.float32))
     settings: dict[str, Any] = {"obs_mean": [0.25] * 50, "obs_std": [1.0] * 50, "hidden_sizes": (1,)}
-    with pytest.raises(
-        ValueError, match=f"obs_mean is too large to be saved with the agent, whose composition .*{text}"
-    ):
+    text = f"obs_mean is too large to be saved with the agent, whose composition .*{text}"
+    with pytest.raises(ValueError, match=text):
         pfrl.make("bc", env, dataset="pendulum", **settings)
 
 
 def test_a_number_that_cannot_be_saved_is_no_matter_of_size() -> None:
-    with pytest.raises(
-        ValueError, match="the agent cannot be saved, because its composition has an integer of 71 bits"
-    ):
+    text = "the agent cannot be saved, because its composition has an integer of 71 bits"
+    with pytest.raises(ValueError, match=text):
         pfrl.make("dqn", "CartPole-v1", hidden_sizes=(4,), replay_start_size=2**70)
 
 
