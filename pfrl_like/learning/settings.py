@@ -80,9 +80,9 @@ class Setting:
         self.name, self.change = name, change
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is None or self.name not in vars(instance):
+        if instance is not None and self.name not in vars(instance):
             raise AttributeError(f"{owner.__name__} has no attribute {self.name!r}", name=self.name, obj=instance)
-        return vars(instance)[self.name]
+        return self if instance is None else vars(instance)[self.name]
 
     def __set__(self, instance: Any, value: Any) -> None:
         if self.name in vars(instance):
