@@ -39,7 +39,8 @@ def choose_eval_env(
     in_training_env = contextlib.nullcontext(env), "the training environment, between episodes"
     if not vector and _is_held(env, agent):
         return in_training_env
-    found = [_attributes(layer).get(name) for layer in _layers(env) for name in ("step", "reset")]
+    layers = [layer for each in (env, *(getattr(env, "envs", ()) if vector else ())) for layer in _layers(each)]
+    found = [_attributes(layer).get(name) for layer in layers for name in ("step", "reset")]
     replaced = [step for step in found if callable(step)]
     fresh = None if replaced else _make(env)
     if fresh is not None:

@@ -54,20 +54,15 @@ def test_a_strict_column_refuses_an_array_that_would_lose_something(dtype, value
 )  # fmt: skip
 def test_an_integer_that_would_become_another_number_is_refused(dtype, value):
     for given in (np.asarray(value), np.full(3, value)):
-        with pytest.raises(ValueError, match="cast it in a wrapper"):
+        with pytest.raises(ValueError, match="cast it in a wrapper") as raised:
             leaf(given.shape, dtype).check(given, "obs")
+        # A wider dtype is offered only if it loses nothing.
+        assert not isinstance(raised.value, DtypeError) or int(raised.value.dtype.type(value)) == int(value)
 
 
 @pytest.mark.parametrize("value", [np.int64(-(2**63)), np.int64(2**53), np.uint64(2**63)])
 def test_a_large_integer_that_is_a_float_is_cast(value):
     assert int(leaf((), np.float64).check(value, "obs")) == int(value)
-
-
-@pytest.mark.parametrize(("dtype", "value"), [(np.float64, np.int64(2**53 + 1)), (np.int64, np.uint64(2**64 - 1))])
-def test_no_wider_dtype_is_offered_that_loses_something_too(dtype, value):
-    with pytest.raises(ValueError, match="cast it in a wrapper") as raised:
-        leaf((), dtype).check(np.asarray(value), "obs")
-    assert not isinstance(raised.value, DtypeError)
 
 
 def test_values_of_evicted_rows_do_not_hinder_a_wider_dtype():
