@@ -195,7 +195,6 @@ class FrameLeaf(ArrayLeaf):
         self.frames.reserve(_OWN_MAPPING // self.data.itemsize // max(1, int(np.prod(self.frame_shape))))
         self._numbers = _Numbers()
         rows.values(self._numbers, (depth,), np.int64)
-        self._frame_kinds = [(self.frame_shape, self.dtype)] * depth
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
         self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
         self._uses = [0] * self.frames.size  # number of stacks that contain a frame
@@ -205,10 +204,6 @@ class FrameLeaf(ArrayLeaf):
         np.empty(_LARGE_BLOCK, np.uint8)
         self._objects: dict[int, list[Any]] = {}  # frame objects of the newest stack of running episodes
 
-    def widen(self, dtype: np.dtype[Any]) -> None:
-        super().widen(dtype)
-        self._frame_kinds = [(self.frame_shape, self.dtype)] * self.depth
-
     @property
     def index(self) -> NDArray[np.int64]:
         """The frame numbers of each row."""
@@ -217,7 +212,8 @@ class FrameLeaf(ArrayLeaf):
     def check(self, value: Any, name: str) -> Any:
         """Check a stack. Return it unchanged if it has a list of frames, otherwise as an array."""
         frames = frames_of(value)
-        if frames is not None and [(frame.shape, frame.dtype) for frame in frames] == self._frame_kinds:
+        expected = [(self.frame_shape, self.dtype)] * self.depth
+        if frames is not None and [(frame.shape, frame.dtype) for frame in frames] == expected:
             return value
         return super().check(np.asarray(value), name)
 

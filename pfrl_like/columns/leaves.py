@@ -80,10 +80,10 @@ class Rows:
         """Return new rows with the same type of storage."""
         return Rows()
 
-    def widen(self, holder: Holder, dtype: np.dtype[Any]) -> None:
-        """Set `holder.data` to a new array of another dtype with the same values."""
+    def widen(self, holder: Holder, widened: NDArray[Any]) -> None:
+        """Replace `holder.data` by a new array of another dtype with the same values."""
         place = next(i for i, array in enumerate(self._arrays) if array is holder.data)
-        holder.data = self._arrays[place] = holder.data.astype(dtype)
+        holder.data = self._arrays[place] = widened
 
     def reserve(self, count: int) -> None:
         """Grow until at least `count` rows are free."""
@@ -216,19 +216,18 @@ class ArrayLeaf:
             # Python numbers and lists have no dtype, so they are cast to the dtype of the column. The dtype of an array
             # was chosen by the user. If `strict`, the array is cast only if the cast is lossless.
             plain = not isinstance(value, np.ndarray | np.generic) and not _holds_arrays(value)
-            casting: Any = "same_kind" if plain or not self.strict else "safe"
-            if np.can_cast(array.dtype, self.dtype, casting):
-                cast = array.astype(self.dtype)
-                if self.dtype.kind not in "iu" or bool((cast == array).all()):
-                    return cast
-            if self.strict and (exact := _exact_cast(array, self.dtype)) is not None:
+            castable = np.can_cast(array.dtype, self.dtype, "same_kind")
+            if castable and (plain or not self.strict) and self.dtype.kind not in "iu":
+                return array.astype(self.dtype)
+            if (castable or self.strict) and (exact := _exact_cast(array, self.dtype)) is not None:
                 return exact
         expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
-        is_cast = self.strict and array is not None and array.shape == shape
-        advice = "; reset and step of the environment must return the same dtype: cast it in a wrapper" * is_cast
-        text = f"{name}: got {describe(value)}, expected {expected} as in the first step{advice}"
-        if is_cast and array is not None:
-            raise DtypeError(text, self, np.result_type(self.dtype, array.dtype))
+        text = f"{name}: got {describe(value)}, expected {expected} as in the first step"
+        if self.strict and array is not None and array.shape == shape:
+            text += "; reset and step of the environment must return the same dtype: cast it in a wrapper"
+            wider = np.result_type(self.dtype, array.dtype)
+            if _exact_cast(array, wider) is not None:  # float64 cannot represent all large integers
+                raise DtypeError(text, self, wider)
         raise ValueError(text)
 
     def widen(self, dtype: np.dtype[Any]) -> None:
@@ -237,9 +236,16 @@ class ArrayLeaf:
         Raises:
             ValueError: If the dtype cannot represent a stored value. Nothing is changed.
         """
-        if _exact_cast(self.data, dtype) is None:
-            raise ValueError(f"{self.dtype} values of the column cannot be converted to {dtype} without loss")
-        self.value_rows.widen(self, dtype)
+        self.value_rows.reserve(1)  # values in a shared array are copied first
+        self.data[self.value_rows.free] = 0  # values of evicted rows do not count
+        widened = np.empty(self.data.shape, dtype)
+        count = max(1, _CHUNK_BYTES // max(1, self.data[:1].nbytes))
+        for start in range(0, len(widened), count):
+            part = _exact_cast(self.data[start : start + count], dtype)
+            if part is None:
+                raise ValueError(f"{self.dtype} values of the column cannot be converted to {dtype} without loss")
+            widened[start : start + count] = part
+        self.value_rows.widen(self, widened)
         self.dtype = dtype
 
     def put(self, row: int, value: NDArray[Any], previous_row: int) -> None:
@@ -263,8 +269,7 @@ class ArrayLeaf:
         if not stored.size:
             return np.ones(len(rows), np.bool_)
         left, right = (np.ascontiguousarray(side).reshape(len(rows), -1).view(np.uint8) for side in (stored, values))
-        equal: NDArray[np.bool_] = (left == right).all(axis=1)
-        return equal
+        return np.asarray((left == right).all(axis=1))
 
     def drop(self, row: int) -> None:
         """Mark a row as unused."""
@@ -386,8 +391,7 @@ class ObjectLeaf(ArrayLeaf):
 
     def job(self, rows: NDArray[np.int64]) -> Job:
         """Return the list of the objects."""
-        objects: list[Any] = self.data[rows].tolist()
-        return objects
+        return list(self.data[rows])
 
     def spec(self) -> dict[str, Any]:
         """Return a description of this leaf without its values, as JSON."""
@@ -411,14 +415,17 @@ def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]
 
 def _exact_cast(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any] | None:
     """Return the array with another dtype. None if the dtype cannot represent one of its values."""
-    if np.can_cast(array.dtype, dtype) and array.dtype.kind == dtype.kind:
+    if np.can_cast(array.dtype, dtype) and (array.dtype.kind == dtype.kind or array.dtype.itemsize < 8):
         return array.astype(dtype)
     if array.dtype.kind == "c" != dtype.kind:
         return None
     with np.errstate(all="ignore"):
         cast = array.astype(dtype)
-        returned = cast.astype(array.dtype)
-    same = (returned == array) | ((returned != returned) & (array != array))  # NaN stays NaN
+        same = (cast == array) | ((cast != cast) & (array != array))  # NaN stays NaN
+        for integers, floats in ((array, cast.real), (cast, array.real)):
+            # NumPy compares 64-bit integers with floats as floats, so each of them equals the float that it rounds to.
+            if integers.dtype.kind in "iu" and floats.dtype.kind == "f":
+                same &= (floats < float(np.iinfo(integers.dtype).max) + 1) & (floats.astype(integers.dtype) == integers)
     return cast if bool(same.all()) else None
 
 

@@ -334,12 +334,6 @@ class SharedRows(Rows):
         """Set `holder.data` to the shared array."""
         self._holder, holder.data = holder, self._values
 
-    def widen(self, holder: Holder, dtype: np.dtype[Any]) -> None:
-        """Set `holder.data` to a new array of another dtype with the same values."""
-        if self._holder is not None:
-            self._resize(self.size)
-        super().widen(holder, dtype)
-
     def set_store(self, store: Steps) -> None:
         """Set the columns whose fields are refreshed when the values are copied to a new array."""
         self._store = store

@@ -39,8 +39,7 @@ def change_max_grad_norm(agent: Any, name: str, value: float | None) -> float | 
     check_max_grad_norm(types.SimpleNamespace(max_grad_norm=value))
     for step in (agent.gradient_steps or {}).values():
         step.max_grad_norm = value
-    if agent._compiled is not None:
-        _compile_again(agent, agent._compiled.optimizers, value)
+    _compile_again(agent, {}, value)
     return value
 
 
@@ -55,15 +54,14 @@ def change_optimizer(agent: Any, name: str, value: Any) -> Any:
     check_kinds({}, {name: value})
     check_optimizers(agent, modules, {name: value})
     agent.gradient_steps[name].set_optimizer(value)
-    if agent._compiled is not None:
-        _compile_again(agent, {**agent._compiled.optimizers, name: value}, agent.max_grad_norm)
+    _compile_again(agent, {name: value}, agent.max_grad_norm)
     return value
 
 
-def _compile_again(agent: Any, optimizers: Any, max_grad_norm: float | None) -> None:
-    trail = agent._compiled.trail
-    agent._compiled = CompiledStep(agent.update_step, optimizers, max_grad_norm)
-    agent._compiled.trail = trail
+def _compile_again(agent: Any, changed: dict[str, Any], max_grad_norm: float | None) -> None:
+    if (before := agent._compiled) is not None:
+        agent._compiled = CompiledStep(agent.update_step, {**before.optimizers, **changed}, max_grad_norm)
+        agent._compiled.trail = before.trail
 
 
 class Setting:
@@ -72,14 +70,26 @@ class Setting:
     Args:
         name: Name of the attribute.
         change: The function.
+
+    Raises:
+        AttributeError: If the attribute is read before it is set. If it is an optimiser that the agent does not have,
+            also when it is set.
     """
 
     def __init__(self, name: str, change: Change) -> None:
         self.name, self.change = name, change
 
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is not None and self.name not in vars(instance):
+            raise AttributeError(f"{owner.__name__} has no attribute {self.name!r}", name=self.name, obj=instance)
+        return self if instance is None else vars(instance)[self.name]
+
     def __set__(self, instance: Any, value: Any) -> None:
         if self.name in vars(instance):
             value = self.change(instance, self.name, value)
+        elif self.change is change_optimizer and self.name not in (vars(instance).get("gradient_steps") or [self.name]):
+            text = f"{type(instance).__name__} has no {self.name}, expected {' or '.join(instance.gradient_steps)}"
+            raise AttributeError(f"{text}; give an optimiser of your own another name")
         vars(instance)[self.name] = value
 
 

@@ -44,20 +44,19 @@ def download_file(url: str, path: Path, sha256: str | None = None) -> Path:
     Raises:
         DownloadError: If the file cannot be downloaded, for instance because there is no network.
         CheckpointError: If the file has a different checksum. The file is removed.
-        ValueError: If `url` does not begin with http:// or https://.
+        ValueError: If `url` does not begin with http:// or https://, or `sha256` is no checksum.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"url: got {url!r}, expected an address that begins with http:// or https://")
     path.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(_with_suffix(path, ".lock")):
+        check_file(path, sha256)
         if not path.exists():
             part = _with_suffix(path, ".part")
             _fetch(url, part, path)
             _with_suffix(part, ".version").unlink(missing_ok=True)
-            _check(part, sha256)
+            check_file(part, sha256)
             os.replace(part, path)
-        else:
-            _check(path, sha256)
     return path
 
 
@@ -134,9 +133,20 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _check(path: Path, sha256: str | None) -> None:
-    """Remove a file with a wrong checksum, and raise an error."""
-    if sha256 is None:
+def check_file(path: Path, sha256: str | None) -> None:
+    """Check the checksum of a file, if the file exists and `sha256` is not None.
+
+    Args:
+        path: Path of the file.
+        sha256: Checksum, 64 hexadecimal digits. If None, nothing is checked.
+
+    Raises:
+        ValueError: If `sha256` does not have 64 hexadecimal digits.
+        CheckpointError: If the file has a different checksum. The file is removed.
+    """
+    if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        raise ValueError(f"sha256 is {sha256!r}, expected 64 hexadecimal digits")
+    if sha256 is None or not path.exists():
         return
     with path.open("rb") as file:
         checksum = hashlib.file_digest(file, "sha256").hexdigest()

@@ -16,17 +16,8 @@ from pathlib import Path
 from pfrl_like.errors import CheckpointError, DownloadError
 
 #: Kinds of agents that PFRL offers: name of the algorithm -> "best", the agent with the best evaluation, and "final".
-MODELS = {
-    "DQN": ["best", "final"],
-    "IQN": ["best", "final"],
-    "Rainbow": ["best", "final"],
-    "A3C": ["best", "final"],
-    "DDPG": ["best", "final"],
-    "TRPO": ["best", "final"],
-    "PPO": ["final"],
-    "TD3": ["best", "final"],
-    "SAC": ["best", "final"],
-}
+MODELS = {name: ["best", "final"] for name in ("DQN", "IQN", "Rainbow", "A3C", "DDPG", "TRPO", "PPO", "TD3", "SAC")}
+MODELS["PPO"] = ["final"]
 
 download_url = "https://pfrl-assets.preferred.jp/"
 
@@ -42,12 +33,13 @@ def download_model(alg: str, env: str, model_type: str = "best", *, sha256: str 
         env: Id of the environment, such as "BreakoutNoFrameskip-v4" or "Hopper-v2".
         model_type: "best" or "final".
         sha256: Checksum of the archive, 64 hexadecimal digits. If None, only the checksums in the archive are checked.
+            Otherwise an agent that is in the cache without its archive is downloaded again.
 
     Returns:
         Path of the agent's directory, and True if the agent was already in the cache.
 
     Raises:
-        ValueError: If PFRL offers no such agent.
+        ValueError: If PFRL offers no such agent, or `sha256` is no checksum.
         DownloadError: If the archive cannot be downloaded, for instance because there is no network. The message
             contains the address, and the path where a copy of the archive can be put.
         CheckpointError: If the archive is damaged or has another checksum. It is removed.
@@ -55,8 +47,7 @@ def download_model(alg: str, env: str, model_type: str = "best", *, sha256: str 
     for name, value, allowed in (("alg", alg, [*MODELS]), ("model_type", model_type, MODELS.get(alg, []))):
         if value not in allowed:
             raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, allowed))}")
-    game = env.replace("NoFrameskip-v4", "")
-    return download_and_store_model(alg, download_url, game, model_type, sha256=sha256)
+    return download_and_store_model(alg, download_url, env.replace("NoFrameskip-v4", ""), model_type, sha256=sha256)
 
 
 def download_and_store_model(
@@ -72,23 +63,28 @@ def download_and_store_model(
         env: Name of the environment, without "NoFrameskip-v4".
         model_type: "best" or "final".
         sha256: Checksum of the archive, 64 hexadecimal digits. If None, only the checksums in the archive are checked.
+            Otherwise an agent that is in the cache without its archive is downloaded again.
 
     Returns:
         Path of the agent's directory, and True if the agent was already in the cache.
 
     Raises:
-        ValueError: If a name contains "..", or `url` does not begin with http:// or https://.
+        ValueError: If a name contains "..", if `url` does not begin with http:// or https://, or if `sha256` is no
+            checksum.
         DownloadError: If the archive cannot be downloaded.
         CheckpointError: If the archive is damaged or has another checksum. It is removed.
     """
     import filelock  # takes a while to import
+
+    from pfrl_like.utils.download import check_file
 
     if os.pardir in Path(alg, env, model_type).parts or Path(alg, env, model_type).is_absolute():
         raise ValueError(f"alg, env and model_type are {alg!r}, {env!r} and {model_type!r}, expected names without ..")
     with filelock.FileLock(_directory(".lock") / "models.lock"):
         directory = _directory(alg, env)
         target, archive = directory / model_type, directory / f"{model_type}.zip"
-        if target.is_dir():
+        check_file(archive, sha256)
+        if target.is_dir() and (sha256 is None or archive.exists()):
             return str(target), True
         if not archive.exists():
             address = posixpath.join(url, alg, env, archive.name)
@@ -111,7 +107,7 @@ def cached_download(url: str, *, sha256: str | None = None) -> str:
         Path of the file.
 
     Raises:
-        ValueError: If `url` does not begin with http:// or https://.
+        ValueError: If `url` does not begin with http:// or https://, or `sha256` is no checksum.
         DownloadError: If the file cannot be downloaded.
         CheckpointError: If the file has another checksum. It is removed.
     """
@@ -130,7 +126,7 @@ def _directory(*names: str) -> Path:
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Unpack the folder `target.name` of an archive to `target`. If the archive is damaged, remove it."""
+    """Replace `target` by the folder `target.name` of an archive. If the archive is damaged, remove it."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         with zipfile.ZipFile(archive) as file:
@@ -143,6 +139,7 @@ def _unpack(archive: Path, target: Path) -> None:
             file.extractall(temporary, members)  # checks their checksums; a link becomes an ordinary file
         if not (temporary / target.name).is_dir():
             raise ValueError(f"folder {target.name} has no files")
+        shutil.rmtree(target, ignore_errors=True)
         os.replace(temporary / target.name, target)
     except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         archive.unlink()

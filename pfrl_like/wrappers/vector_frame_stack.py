@@ -47,10 +47,14 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
         """Return the result of the vector environment's `render`.
 
         Args:
-            mode: Argument of `render`, passed only if `render` has a parameter `mode`.
+            mode: Argument of `render`, passed only if `render` has a parameter `mode`, `*args` or `**kwargs`.
             **kwargs: Further arguments of `render`.
         """
-        if "mode" in inspect.signature(self.env.render).parameters:
+        parameters = inspect.signature(self.env.render).parameters
+        kinds = [each.kind for each in parameters.values()]
+        if "mode" not in parameters and inspect.Parameter.VAR_POSITIONAL in kinds:
+            return self.env.render(mode, **kwargs)
+        if "mode" in parameters or inspect.Parameter.VAR_KEYWORD in kinds:
             kwargs["mode"] = mode
         return self.env.render(**kwargs)
 
@@ -125,14 +129,11 @@ class VectorFrameStack(VectorEnvWrapper):
         result = self.env.reset(mask)
         has_infos = type(result) is tuple and len(result) == 2 and isinstance(result[1], list)
         obs = result[0] if has_infos else result
-        stacks = []
         for i, (frames, frame) in enumerate(zip(self.frames, obs, strict=True)):
-            if mask is not None and mask[i]:
-                stacks.append(LazyFrames(list(frames), self.stack_axis))
-            else:
+            if mask is None or not mask[i]:
                 frames.clear()
-                stacks.append(push_frame(frames, frame, self.stack_axis))
-        return (stacks, result[1]) if has_infos else stacks
+                push_frame(frames, frame, self.stack_axis)
+        return (self.last_obs, result[1]) if has_infos else self.last_obs
 
     def saved_state(self) -> dict[str, Any]:
         """Return the last frames of each environment."""

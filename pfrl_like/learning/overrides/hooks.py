@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from pfrl_like.batch import Batch
 from pfrl_like.learning.overrides.experiences import experiences_of
+from pfrl_like.learning.settings import Setting
 
 Outcome = Literal["called", "adapted", "refused"]
 
@@ -257,7 +258,7 @@ def _checked_constructor(init: Callable[..., None]) -> Callable[..., None]:
 
 def _missing_attribute(agent: Any, name: str) -> Any:
     cls = type(agent)
-    if name.startswith("__") or "features" in vars(agent) or hasattr(cls, name):
+    if name.startswith("__") or "features" in vars(agent) or not isinstance(getattr(cls, name, None), Setting | None):
         return object.__getattribute__(agent, name)  # raises the original error
     own = next(base.__name__ for base in cls.__mro__ if "__init__" in vars(base))
     text = f"{cls.__name__} has no attribute {name!r}: {own}.__init__ must call super().__init__(...)"

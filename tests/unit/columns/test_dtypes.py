@@ -116,6 +116,38 @@ def test_a_stored_number_that_would_change_is_refused() -> None:
     assert len(buffer) == 1
 
 
+SIGNS = [(np.uint8, np.int8, -1), (np.int8, np.uint8, 255), (np.uint32, np.int32, -7), (np.int32, np.uint32, 2**32 - 1)]
+
+
+@pytest.mark.parametrize(("first", "later", "value"), SIGNS)
+@pytest.mark.parametrize("many", [False, True])
+def test_signed_and_unsigned_integers_keep_their_values(many: bool, first: Any, later: Any, value: int) -> None:
+    buffer = ReplayBuffer(100)
+    append(buffer, many, np.full(3, 5, first), np.full(3, 6, first))
+    with pytest.warns(UserWarning, match=f"instead of {np.dtype(first)}"):
+        append(buffer, many, np.full(3, 6, first), np.full(3, value, later))
+    assert [int(side[0]) for pair in states(buffer) for side in pair] == [5, 6, 6, value]
+
+
+@pytest.mark.parametrize(("first", "later", "value"), [*SIGNS, (np.int64, np.uint64, 2**64 - 1)])
+def test_a_persistent_buffer_refuses_an_integer_with_another_sign(
+    first: Any, later: Any, value: int, tmp_path: Any
+) -> None:
+    with PersistentReplayBuffer(tmp_path, 100) as buffer:
+        append(buffer, False, np.full(3, 5, first), np.full(3, 6, first))
+        with pytest.raises(ValueError, match="cast it in a wrapper"):
+            append(buffer, False, np.full(3, 6, first), np.full(3, value, later))
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_an_integer_that_no_dtype_of_the_column_represents_is_refused(many: bool) -> None:
+    buffer = ReplayBuffer(100)
+    append(buffer, many, np.full(3, 0.5), np.full(3, 0.5))
+    with pytest.raises(ValueError, match="int64, expected .* float64 as in the first step"):
+        append(buffer, many, np.full(3, 0.5), np.full(3, 2**53 + 1))
+    assert len(buffer) == 1
+
+
 @pytest.mark.parametrize("many", [False, True])
 def test_another_shape_is_still_refused(many: bool) -> None:
     buffer = ReplayBuffer(100)

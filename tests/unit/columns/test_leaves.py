@@ -1,7 +1,9 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from pfrl_like.columns.leaves import ArrayLeaf, ObjectLeaf, Rows, as_array, expect
+from pfrl_like.columns.leaves import ArrayLeaf, DtypeError, ObjectLeaf, Rows, as_array, expect
 
 
 def leaf(shape=(3,), dtype=np.float32, strict=True):
@@ -38,6 +40,48 @@ def test_a_strict_column_casts_arrays_that_lose_nothing():
 def test_a_strict_column_refuses_an_array_that_would_lose_something(dtype, value):
     with pytest.raises(ValueError, match="expected a number"):
         leaf((), dtype).check(np.asarray(value), "obs")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (np.uint8, np.int8(-1)), (np.int8, np.uint8(255)),
+        (np.uint32, np.int32(-7)), (np.int32, np.uint32(2**32 - 1)),
+        (np.uint64, np.int64(-1)), (np.int64, np.uint64(2**64 - 1)),
+        (np.float64, np.int64(2**53 + 1)), (np.float64, np.int64(2**63 - 1)), (np.float64, np.uint64(2**64 - 1)),
+        (np.complex128, np.int64(2**53 + 1)), (np.int64, np.float64(2**63)), (np.uint64, np.float64(2**64)),
+    ],
+)  # fmt: skip
+def test_an_integer_that_would_become_another_number_is_refused(dtype, value):
+    for given in (np.asarray(value), np.full(3, value)):
+        with pytest.raises(ValueError, match="cast it in a wrapper") as raised:
+            leaf(given.shape, dtype).check(given, "obs")
+        # A wider dtype is offered only if it loses nothing.
+        assert not isinstance(raised.value, DtypeError) or int(raised.value.dtype.type(value)) == int(value)
+
+
+@pytest.mark.parametrize("value", [np.int64(-(2**63)), np.int64(2**53), np.uint64(2**63)])
+def test_a_large_integer_that_is_a_float_is_cast(value):
+    assert int(leaf((), np.float64).check(value, "obs")) == int(value)
+
+
+def test_values_of_evicted_rows_do_not_hinder_a_wider_dtype():
+    column = leaf((), np.int64)
+    stays, goes = column.value_rows.take(2)
+    column.data[[stays, goes]] = 5, 2**53 + 1
+    column.value_rows.free.append(goes)
+    column.widen(np.dtype(np.float64))
+    assert column.data.dtype == np.float64 and column.data[stays] == 5
+
+
+def test_a_wider_dtype_needs_memory_for_the_new_column_only():
+    column = leaf((1 << 12,), np.uint8)
+    column.value_rows.take(1 << 10)
+    tracemalloc.start()
+    column.widen(np.dtype(np.float64))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.3 * column.data.nbytes
 
 
 def test_a_stack_of_arrays_of_another_dtype_is_refused_too():

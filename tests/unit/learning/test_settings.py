@@ -11,6 +11,7 @@ import torch
 from async_parts import make_a3c
 from on_policy_parts import ON_POLICY, make_on_policy
 
+from pfrl_like.agents import DQN
 from pfrl_like.explorers import Greedy
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.utils.batch_states import batch_states
@@ -147,6 +148,30 @@ def test_what_does_not_fit_is_refused_and_the_old_value_stays(
     with pytest.raises(error, match=message):
         setattr(agent, name, value)
     assert getattr(agent, name) is before
+
+
+@pytest.mark.parametrize("name", ["DDPG", "TD3", "SoftActorCritic"])
+def test_an_optimiser_that_the_agent_does_not_have_is_refused(name: str) -> None:
+    agent: Any = MAKE[name]()
+    names = " or ".join(optimizers_of(agent))
+    with pytest.raises(AttributeError, match=f"{name} has no optimizer, expected {names}.* another name"):
+        agent.optimizer = torch.optim.SGD(agent.policy.parameters(), lr=1.0)
+    assert not hasattr(agent, "optimizer")
+    with pytest.raises(AttributeError, match=f"{name} has no attribute 'optimizer'"):
+        agent.optimizer  # noqa: B018
+
+
+class Unfinished(DQN):
+    """An agent whose constructor does not call the constructor of its base class."""
+
+    def __init__(self) -> None:
+        self.model = None
+
+
+@pytest.mark.parametrize("name", ["phi", "batch_states", "max_grad_norm", "optimizer"])
+def test_an_agent_without_the_constructor_of_its_base_class_says_so(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}': Unfinished.__init__ must call super"):
+        getattr(Unfinished(), name)
 
 
 class Mistake(KeyError):

@@ -64,6 +64,34 @@ def test_a_wrong_checksum_is_refused(server: FileServer, root: Path) -> None:
     assert not [*(root / "DQN" / "Breakout").iterdir()]
 
 
+def test_the_checksum_of_an_archive_that_was_put_into_the_cache_is_compared(root: Path) -> None:
+    archive = root / "DQN" / "Breakout" / "best.zip"
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(ARCHIVE)
+    with pytest.raises(CheckpointError, match=f"expected sha256 {'0' * 64}; the file was removed"):
+        download_model("DQN", "Breakout", sha256="0" * 64)
+    assert not [*archive.parent.iterdir()]
+
+
+def test_the_checksum_of_a_cached_agent_is_that_of_its_archive(server: FileServer, root: Path) -> None:
+    checksum = hashlib.sha256(ARCHIVE).hexdigest()
+    download_model("DQN", "Breakout")
+    assert download_model("DQN", "Breakout", sha256=checksum.upper())[1] is True
+    with pytest.raises(CheckpointError, match="expected sha256"):
+        download_model("DQN", "Breakout", sha256="0" * 64)
+    Path(root, "DQN", "Breakout", "best", "model.pt").write_bytes(b"other weights")
+    directory, cached = download_model("DQN", "Breakout", sha256=checksum)  # without its archive, it is fetched again
+    assert not cached and Path(directory, "model.pt").read_bytes() == b"weights" * 1000
+
+
+def test_what_is_no_checksum_is_refused_before_anything_is_fetched(server: FileServer) -> None:
+    for cached in (False, True):
+        with pytest.raises(ValueError, match="sha256 is 'xyz', expected 64 hexadecimal digits"):
+            download_model("DQN", "Breakout", sha256="xyz")
+        assert len(server.asked) == cached
+        download_model("DQN", "Breakout")
+
+
 def test_without_a_network_the_error_names_address_and_path(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen

@@ -177,6 +177,21 @@ def test_wrapper_has_the_methods_of_pfrls_wrapper():
     assert env.compute_reward(1, desired_goal=2, info={}) == (1, 2, {})
 
 
+@pytest.mark.parametrize(
+    ("render", "expected"),
+    [
+        (lambda **kwargs: kwargs, {"mode": "rgb_array", "x": 1}),
+        (lambda *args, **kwargs: (args, kwargs), (("rgb_array",), {"x": 1})),
+        (lambda *args, x, mode: (args, x, mode), ((), 1, "rgb_array")),
+        (lambda x: x, 1),
+    ],
+)
+def test_mode_reaches_every_render_that_can_take_it(render, expected):
+    env = VectorEnvWrapper(VECTOR_ENVS["next step"]())
+    env.env.render = render
+    assert env.render("rgb_array", x=1) == expected
+
+
 def test_wrapper_renders_an_environment_without_modes():
     env = VectorEnvWrapper(VECTOR_ENVS["next step"]())
     env.env.render = lambda: "frames"
