@@ -318,7 +318,7 @@ def steps(agent: Any, k: int, n: int) -> Iterator[Any]:
     rows = state.normal(size=(n + 1, k, 3)).astype(np.float32)
     for t in range(n):
         done, reset = [t % 7 == 5 + i for i in range(k)], [t % 7 == 3 and i == 0 for i in range(k)]
-        actions = agent.batch_act([*rows[t]])
+        actions = list(agent.batch_act([*rows[t]]))  # PFRL writes into its own list
         agent.batch_observe([*rows[t + 1]], state.normal(size=k).tolist(), done, reset)
         yield actions
 
