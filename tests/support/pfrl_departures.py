@@ -68,7 +68,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         *_in("replay_buffers.prioritized_episodic:PrioritizedEpisodicReplayBuffer.", "capacity_left current_episode"),
     ),
     "the Q-function, or the DQN that acts, has them": (
-        *(f"agents.iqn:IQN.quantile_thresholds_{name}" for name in ("K", "N", "N_prime")),
         *_in(_ACTOR, "logger recurrent test_recurrent_states train_prev_recurrent_states train_recurrent_states"),
     ),
     "parts of how the object works": (
