@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import Batch
+from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning import statistics
@@ -325,6 +326,17 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                     self.update_from_replay()
             if self.target_update_interval is not None and self.t % self.target_update_interval == 0:
                 self.sync_target_network()
+
+    def observe_chunk(self, chunk: Chunk, env_ids: Sequence[Any] | None = None) -> None:
+        """Store the steps of an acting copy in the replay buffer, and count them. No update is made.
+
+        Args:
+            chunk: Steps of k environments.
+            env_ids: Ids of the k environments, hashable objects. If None, the ids are 0 to k - 1.
+        """
+        self.replay_buffer.append_chunk(chunk, env_ids)
+        self.t += chunk.n_steps
+        self._cumulative_steps += chunk.n_steps
 
     def stop_episode(self) -> None:
         """Discard the running episodes: the next observations start new episodes.

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
+from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
@@ -85,6 +86,12 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     #: Last values of the entropy and of the state value, in agents that record these statistics.
     entropy_record: deque[float]
     value_record: deque[float]
+
+    #: Collector of the steps of an acting copy, in the place of the rollout: a `ChunkSender`. None in other agents.
+    step_collector: Any = None
+    #: Columns that acting records and the rollout keeps, among "log_prob" (of the acting policy), "entropy" and
+    #: "value". The update finds them in `Episodes.steps`. If empty, the update computes them with its own model.
+    _acting_columns: tuple[str, ...] = ()
 
     #: Minibatch of the subclass's method that is running, for example `_lossfun`. None if no such method is running.
     _override_batch: Batch | None = None
@@ -257,6 +264,24 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self.recurrent_memory.episodes_ended(self.training, ended)
         if self.training and self.is_due():
             self.update_from_rollout()
+
+    def observe_chunk(self, chunk: Chunk, env_ids: Sequence[int] | None = None) -> None:
+        """Add the steps of an acting copy to the collected steps. No update is made: if `is_due`, the caller makes it.
+
+        Args:
+            chunk: Steps of k environments.
+            env_ids: Indices of the k environments among the environments of all acting copies. If None, the indices are
+                0 to k - 1.
+        """
+        raise NotImplementedError
+
+    def acting_copy(self) -> Any:
+        """Return a copy on the CPU that selects actions, records them for the learner, and cannot learn.
+
+        Assign a `ChunkSender` to the attribute `step_collector` of the copy. The chunks have the columns `log_prob` (of
+        the acting policy), `entropy` and `value` [T, k], if the model has them.
+        """
+        raise NotImplementedError
 
     def stop_episode(self) -> None:
         """Truncate the running episodes: the next observations start new episodes.
