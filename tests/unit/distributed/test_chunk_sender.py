@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chunk_parts import FORMS, plain, steps_of
 
 from pfrl_like.columns.frame_stacks import FrameStacks
 from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.replay_buffers import ReplayBuffer
-from tests.support.chunk_parts import FORMS, plain, steps_of
 
 
 def sent(steps: Any, k: int = 3) -> Chunk:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chunk_parts import plain, steps_of, store_both
 
 from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.errors import NonFiniteError
@@ -18,7 +19,6 @@ from pfrl_like.replay_buffers import (
     PrioritizedReplayBuffer,
     ReplayBuffer,
 )
-from tests.support.chunk_parts import plain, steps_of, store_both
 
 
 def reward_of_goals(achieved: Any, desired: Any, info: Any) -> Any:
