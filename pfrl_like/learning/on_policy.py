@@ -73,6 +73,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     _acting_network_name = "model"
     value_type: type[Any] = tuple
 
+    #: True to store the log-probability of each action under the policy that acted, as the column `log_prob`.
+    _stores_log_prob: bool = False
+
     #: Names of numeric attributes that are saved. NaN means that an attribute has no value yet.
     _saved_numbers: tuple[str, ...] = ()
 
@@ -279,6 +282,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             "reward": torch.from_numpy(reward),
             "terminated": torch.from_numpy(terminated),
         }
+        if self._stores_log_prob:  # of the action that was executed, which an explorer or a subclass may have changed
+            distribution = allowed(self._last_outputs[0], self._last_mask)
+            columns["log_prob"] = distribution.log_prob(columns["action"].to(self.device))
         if self._last_mask is not None:
             columns[ACTION_MASK] = torch.as_tensor(np.asarray(self._last_mask), dtype=torch.bool)
         if self.recurrent_memory is not None:
@@ -409,16 +415,11 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         Raises:
             NonFiniteError: If one of these columns contains NaN or infinity.
         """
-        if isinstance(episodes, int):
-            raise steps_for_data(episodes)
-        steps = episodes.steps
         with torch.no_grad(), evaluation_mode(self.model):
-            distribution, value = self._evaluate(steps.obs, steps.action_mask, episodes.states)
-            last_value = value[:0]
-            if len(episodes.last_rows):
-                last_value = self._evaluate(episodes.last_obs, None, episodes.last_state)[1]
+            log_prob, value, last_value = self._outputs_of(episodes)
+            steps = episodes.steps
             value = value if steps.value is None else steps.value
-            log_prob = distribution.log_prob(steps.action) if steps.log_prob is None else steps.log_prob
+            log_prob = log_prob if steps.log_prob is None else steps.log_prob
             advantage = steps.advantage
             if advantage is None:
                 next_value = episodes.next_values(value, last_value)
@@ -426,6 +427,24 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             returns = advantage + value if steps.returns is None else steps.returns
             check_all_finite(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
+
+    def _outputs_of(self, episodes: Episodes) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what the current model computes for episodes of features.
+
+        Returns:
+            Log-probabilities of the actions, [N], values, [N], and values of the M observations `last_obs`, [M].
+
+        Raises:
+            TypeError: If `episodes` is a number of steps.
+        """
+        if isinstance(episodes, int):
+            raise steps_for_data(episodes)
+        steps = episodes.steps
+        distribution, value = self._evaluate(steps.obs, steps.action_mask, episodes.states)
+        last_value = value[:0]
+        if len(episodes.last_rows):
+            last_value = self._evaluate(episodes.last_obs, None, episodes.last_state)[1]
+        return distribution.log_prob(steps.action), value, last_value
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
         """Update the normaliser with `steps.obs`, then normalise them. Return the episodes with these steps."""
