@@ -181,9 +181,7 @@ class IMPALA(OnPolicyAgent):
         steps = self._with_advantages(episodes, self.vtrace_lambda)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         batch = all_steps(self.normalized_anew(episodes, steps), self.max_recurrent_sequence_len)
-        loss, stats = impala_loss(
-            self.model, batch, value_coeff=self.value_coeff, entropy_coeff=self.entropy_coeff
-        )
+        loss, stats = impala_loss(self.model, batch, value_coeff=self.value_coeff, entropy_coeff=self.entropy_coeff)
         self.gradient_steps["optimizer"](loss)
         self.n_updates += 1
         self.explained_variance = float(explained_variance(value, returns))

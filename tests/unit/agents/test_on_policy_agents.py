@@ -258,7 +258,9 @@ def test_a_recurrent_agent_refuses_transitions() -> None:
 
 @EVERY
 def test_a_reward_of_nan_is_refused_before_anything_is_changed(kind: str) -> None:
-    agent = make_on_policy(kind, **({"obs_normalizer": EmpiricalNormalization(5)} if kind in ("PPO", "IMPALA", "TRPO") else {}))
+    agent = make_on_policy(
+        kind, **({"obs_normalizer": EmpiricalNormalization(5)} if kind in ("PPO", "IMPALA", "TRPO") else {})
+    )
     before = copy.deepcopy(agent.state_dict())
     batch = same_steps(agent, False)
     batch = batch.replace(reward=batch.reward * math.nan)

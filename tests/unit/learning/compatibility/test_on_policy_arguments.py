@@ -277,7 +277,11 @@ def test_statistics_have_the_names_that_are_documented() -> None:
     }  # fmt: skip
 
 
-WINDOWS = [(kind, f"{name}_stats_window") for kind in ("PPO", "IMPALA") for name in ("value", "entropy", "value_loss", "policy_loss")]
+WINDOWS = [
+    (kind, f"{name}_stats_window")
+    for kind in ("PPO", "IMPALA")
+    for name in ("value", "entropy", "value_loss", "policy_loss")
+]
 WINDOWS += [("TRPO", f"{name}_stats_window") for name in ("value", "entropy", "kl")]
 
 
