@@ -49,13 +49,13 @@ from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.on_policy import OnPolicyAgent
 
 __all__ = [
-    "A2C", "A3C", "ACER", "AL", "APPO", "AWAC", "AWR", "AdvantageWeightedActorCritic", "BC", "BCQ", "BEAR", "COMBO", "CQL",
-    "CRR", "CalQL", "CategoricalDQN", "CategoricalDoubleDQN", "CrossQ", "DDPG", "DPP", "DQN", "DecisionTransformer",
-    "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer",
+    "A2C", "A3C", "ACER", "AL", "APPO", "AWAC", "AWR", "AdvantageWeightedActorCritic", "BC", "BCQ", "BEAR", "COMBO",
+    "CQL", "CRR", "CalQL", "CategoricalDQN", "CategoricalDoubleDQN", "CrossQ", "DDPG", "DPP", "DQN",
+    "DecisionTransformer", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer",
     "DiscreteFittedQEvaluation", "DiscreteSAC", "DoubleDQN", "DoubleIQN", "DoublePAL", "EDAC", "FQF",
-    "FittedQEvaluation", "IMPALA", "IQL", "IQN", "OffPolicyActorCritic", "OffPolicyAgent", "OnPolicyAgent", "MunchausenDQN",
-    "PAL", "PPO", "QRDQN", "REDQ", "REINFORCE", "ReBRAC", "SoftActorCritic", "StateQFunctionActor", "TD3",
-    "TD3PlusBC", "TQC", "TRPO",
+    "FittedQEvaluation", "IMPALA", "IQL", "IQN", "OffPolicyActorCritic", "OffPolicyAgent", "OnPolicyAgent",
+    "MunchausenDQN", "PAL", "PPO", "QRDQN", "REDQ", "REINFORCE", "ReBRAC", "SoftActorCritic", "StateQFunctionActor",
+    "TD3", "TD3PlusBC", "TQC", "TRPO",
 ]  # fmt: skip
 
 

@@ -23,8 +23,8 @@ class APPO(PPO):
     the agent that have older parameters. Three policies take part in an update: mu, the policy that acted; pi_old, the
     policy at the beginning of the update; and pi, the policy that is trained. The V-trace advantages (arXiv:1802.01561,
     section 4) contain the clipped ratio pi_old / mu. The clipped objective (arXiv:1707.06347, eq. 7) contains the ratio
-    pi / pi_old, so that the trust region lies around pi_old (Hilton et al. 2021, arXiv:2110.00641). If mu is pi_old, the
-    loss is that of `PPO` with `lambd=1`.
+    pi / pi_old, so that the trust region lies around pi_old (Hilton et al. 2021, arXiv:2110.00641). If mu is pi_old,
+    the loss is that of `PPO` with `lambd=1`.
 
     Args:
         model: Module from observations to (distribution of actions, values [B, 1]), for example a

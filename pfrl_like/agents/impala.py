@@ -192,6 +192,6 @@ class IMPALA(OnPolicyAgent):
         return vtrace_steps(self, episodes, lambd=gae_lambda, rho_clip=self.rho_clip, c_clip=self.c_clip)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Return moving averages, the number of gradient steps, and the explained variance (see `PPO.get_statistics`)."""
+        """Return moving averages, the number of updates, and the explained variance (see `PPO.get_statistics`)."""
         others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]
         return [*self._window_means(), *others]
