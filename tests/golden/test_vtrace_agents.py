@@ -11,6 +11,7 @@ from on_policy_parts import Table, drive, make_on_policy
 from torch import nn
 
 from pfrl_like.agents.impala import impala_loss
+from pfrl_like.batch import Batch
 from pfrl_like.learning.minibatches import all_steps
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.testing import Chain
@@ -94,6 +95,23 @@ def test_values_that_were_recorded_are_not_those_of_the_update() -> None:
     steps = episodes.steps.replace(value=torch.zeros(4))  # of the model that acted
     episodes = dataclasses.replace(episodes, steps=steps)
     assert agent._with_advantages(episodes, 1.0).value.tolist() == [10, 20, 30, 10]
+
+
+@pytest.mark.parametrize(("rho_clip", "value"), [(1.0, 5 / 6), (2.0, 0.9)])
+def test_rho_clip_determines_the_policy_whose_value_is_learned(rho_clip: float, value: float) -> None:
+    # Action 1 earns 1 and the other 0; both were taken. The current policy takes action 1 with probability 0.9.
+    # With ratios 0.2 and 1 the errors 0.2 * (0 - V) and 1 - V add up to 0 for V = 1 / 1.2: the value of a policy of
+    # probabilities in proportion to min(0.5, 0.1) and min(0.5, 0.9). With 0.2 and 1.8: V = 1.8 / 2.
+    agent, _ = collected("IMPALA", rho_clip=rho_clip)
+    change_policy(agent, 0.9)
+    agent.model.child_modules[1].table.data.fill_(value)
+    batch = Batch(
+        obs=torch.eye(5)[[0, 0]], action=torch.tensor([0, 1]), reward=torch.tensor([0.0, 1.0]),
+        next_obs=torch.eye(5)[[1, 1]], discount=torch.zeros(2), log_prob=torch.tensor([0.5, 0.5]).log(),
+    )  # fmt: skip
+    advantage, _ = agent.update(batch)
+    assert advantage.sum().item() == pytest.approx(0.0, abs=1e-6)
+    assert advantage.abs().min() > 0.1
 
 
 # Losses
