@@ -148,6 +148,18 @@ class AbstractReplayBuffer(ABC):
             if terminated[i] or truncated[i]:
                 self.stop_current_episode(env_id=env_id)
 
+    def append_chunk(self, chunk: Any, env_ids: Sequence[Any] | None = None) -> None:
+        """Store the steps of a chunk, in (t, environment) order. This equals one `append_batch` call for each t.
+
+        Args:
+            chunk: A `distributed.chunk.Chunk` of T steps of k environments; it is copied.
+            env_ids: Ids of the k environments, hashable objects. If None, the ids are 0 to k - 1.
+        """
+        for env_id in chunk.cut_ids(env_ids):
+            self.stop_current_episode(env_id)
+        for step in chunk.steps(env_ids):
+            self.append_batch(**step)
+
     @abstractmethod
     def stop_current_episode(self, env_id: Any = 0) -> None:
         """End the running episode of the environment `env_id`. Its next step starts a new episode."""

@@ -74,7 +74,7 @@ class APPO(PPO):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    _stores_log_prob = True
+    _acting_columns = ("log_prob",)
 
     def __init__(
         self,

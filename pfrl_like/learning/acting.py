@@ -309,6 +309,12 @@ class Acting:
         with obs_in_errors(self._acting_network_name, obs), evaluation_mode(module), holding_still(module):
             return forward(module, obs)[0]
 
+    @property
+    def acting_modules(self) -> dict[str, nn.Module]:
+        """Modules whose parameters and buffers an acting copy needs from the learner, keyed by attribute name."""
+        names = (*self._acting_attributes, "obs_normalizer")
+        return {name: module for name in names if isinstance(module := getattr(self, name, None), nn.Module)}
+
     export = export
     _observations_seen = observations_seen
 

@@ -191,6 +191,7 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
         *,
         rng: RandomSource = None,
     ) -> None:
+        self._waiting_errors: dict[int, float] = {}  # first errors of steps that no item begins with yet, keyed by row
         ReplayBuffer.__init__(self, capacity, num_steps, rng=rng)
         PriorityWeightError.__init__(self, alpha, beta0, betasteps, eps, normalize_by_max, error_min, error_max)
 
@@ -202,9 +203,35 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
 
     def _items_added(self, first: int, count: int) -> None:
         self._priorities.append(count)
+        if self._waiting_errors:
+            rows = self._rows(np.arange(first, first + count)).tolist()
+            errors = {
+                first + i: self._waiting_errors.pop(row) for i, row in enumerate(rows) if row in self._waiting_errors
+            }
+            self._priorities.update([*errors], self.priority_from_errors([*errors.values()]))
+
+    def _set_first_errors(self, rows: Index, errors: Floats) -> None:
+        """Set the errors of new steps, from which the first priorities of the items that begin with them are computed.
+
+        Args:
+            rows: Rows of the steps, [N].
+            errors: Absolute TD errors of the steps, [N].
+        """
+        self._waiting_errors |= dict(zip(rows.tolist(), errors.tolist(), strict=True))
 
     def _items_dropped(self, first: int, count: int) -> None:
         self._priorities.popleft(count)
+
+    def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        header, arrays = super()._extra_state()
+        rows = [row for run in self._columns.running.values() for row in run.waiting]
+        errors = [[i, self._waiting_errors[row]] for i, row in enumerate(rows) if row in self._waiting_errors]
+        return {**header, **({"waiting_errors": errors} if errors else {})}, arrays
+
+    def _load_extra_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+        errors = {n + 1 + int(i): float(error) for i, error in header.get("waiting_errors", ())}
+        super()._load_extra_state(header, arrays, first, n)
+        self._waiting_errors = errors
 
 
 def _require(holds: bool, name: str, value: Any, expected: str) -> None:

@@ -124,7 +124,7 @@ for _name in ("__setitem__", "__delitem__", "__imul__", "insert", "pop", "remove
 
 def add_episode(agent: Any, episode: Sequence[Mapping[str, Any]]) -> None:
     """Add an episode to the agent's rollout; see `EpisodeList.append`."""
-    if agent.recurrent or agent._stores_log_prob:
+    if agent.recurrent or agent._acting_columns:
         kind = "recurrent agents" if agent.recurrent else type(agent).__name__
         raise TypeError(f"memory.append is not available for {kind}: use agent.update(batch) with sequences")
     keys = {*_COLUMNS, "next_state"}

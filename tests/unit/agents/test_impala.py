@@ -1,5 +1,6 @@
 """What agents with V-trace store of the policy that acted."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from masked_parts import OneAllowed
 from on_policy_parts import make_nets, make_on_policy, one_hot
 from torch.distributions import Categorical
 
+from pfrl_like.distributed.chunk_sender import ChunkSender
+from pfrl_like.learning.minibatches import outputs_of_episodes
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import play_one, play_several
 from pfrl_like.utils import set_random_seed
@@ -27,12 +30,12 @@ def test_log_probabilities_are_stored_when_the_agent_acts(kind: str, recurrent: 
     agent: Any = make_on_policy(kind, recurrent, update_interval=100)
     play_several(agent, Chain(time_limit=7), 3, 20)
     episodes = episodes_of(agent)
-    now = agent._outputs_of(episodes)[0]
+    now = outputs_of_episodes(agent, episodes)[0]
     torch.testing.assert_close(episodes.steps.log_prob, now)
     with torch.no_grad():
         for param in agent.model.parameters():
             param.mul_(2.0)
-    assert (episodes.steps.log_prob - agent._outputs_of(episodes)[0]).abs().max() > 0.01
+    assert (episodes.steps.log_prob - outputs_of_episodes(agent, episodes)[0]).abs().max() > 0.01
 
 
 @BOTH
@@ -49,7 +52,7 @@ def test_log_probabilities_of_continuous_actions_are_stored() -> None:
         agent.observe(one_hot(1), 0.0, False, False)
     episodes = episodes_of(agent)
     assert episodes.steps.log_prob.shape == (3,)
-    torch.testing.assert_close(episodes.steps.log_prob, agent._outputs_of(episodes)[0])
+    torch.testing.assert_close(episodes.steps.log_prob, outputs_of_episodes(agent, episodes)[0])
 
 
 def test_a_log_probability_is_that_of_the_executed_action() -> None:
@@ -74,3 +77,26 @@ def test_memory_takes_no_episode_without_log_probabilities() -> None:
     step = {"state": one_hot(0), "action": 0, "reward": 0.0, "next_state": one_hot(1), "nonterminal": 0.0}
     with pytest.raises(TypeError, match=r"memory.append is not available for APPO: use agent.update\(batch\)"):
         agent.memory.append([step])
+
+
+@BOTH
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_steps_of_a_copy_with_older_parameters_have_the_log_probabilities_of_the_copy(
+    kind: str, recurrent: bool
+) -> None:
+    set_random_seed(0)
+    agent: Any = make_on_policy(kind, recurrent, update_interval=60)
+    acting = agent.acting_copy()
+    acting.step_collector = ChunkSender(3)
+    play_several(acting, Chain(time_limit=7), 3, 20)
+    copied = copy.deepcopy(agent.model.state_dict())
+    with torch.no_grad():
+        for param in agent.model.parameters():
+            param.mul_(2.0)
+    agent.observe_chunk(acting.step_collector.take())
+    episodes = episodes_of(copy.deepcopy(agent))
+    assert (episodes.steps.log_prob - outputs_of_episodes(agent, episodes)[0]).abs().max() > 0.01
+    agent.update_from_rollout()
+    assert agent.n_updates > 0
+    agent.model.load_state_dict(copied)
+    torch.testing.assert_close(episodes.steps.log_prob, outputs_of_episodes(agent, episodes)[0])
