@@ -1,11 +1,10 @@
 """`ChunkSender` collects steps, and its chunks hold the same steps."""
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from chunk_parts import FORMS, plain, steps_of
+from chunk_parts import FORMS, plain, received, steps_of
 
 from pfrl_like.columns.frame_stacks import FrameStacks
 from pfrl_like.distributed.chunk import Chunk
@@ -61,7 +60,7 @@ def test_an_environment_that_took_no_step_is_not_active() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_the_steps_of_a_chunk_are_those_that_were_sent(form: str) -> None:
     steps = list(steps_of(form, 20, masks=True))
-    chunk = pickle.loads(pickle.dumps(sent(steps), protocol=5))
+    chunk = received(sent(steps))
     for got, wanted in zip(chunk.steps(), steps, strict=True):
         assert {name: plain(list(got[name])) for name in got} == {name: plain(list(wanted[name])) for name in wanted}
 

@@ -1,6 +1,5 @@
 """Agents take in chunks of acting copies; the result is that of the same steps in one process."""
 
-import pickle
 from typing import Any
 
 import cloudpickle
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
-from chunk_parts import plain
+from chunk_parts import plain, received
 from on_policy_parts import make_nets, make_on_policy
 
 from pfrl_like.agents import PPO
@@ -107,7 +106,7 @@ def train_by_chunks(agent: Any, masks: bool, collector: Any, n_ticks: int = 16) 
     for tick in range(n_ticks):
         source.tick(clock)
         for chunk, env_ids in collector.take() if tick % 3 == 2 or is_due_with(agent, acting) else []:
-            agent.observe_chunk(pickle.loads(pickle.dumps(chunk)), env_ids)
+            agent.observe_chunk(received(chunk), env_ids)
         if agent.is_due():
             agent.update_from_rollout()
             for name, module in agent.acting_modules.items():

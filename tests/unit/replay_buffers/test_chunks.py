@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chunk_parts import plain, steps_of, store_both
+from chunk_parts import FORMS, plain, steps_of, store_both
 
 from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.errors import NonFiniteError
@@ -90,12 +90,15 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("form", ["vector", "nested", "lazy_frames", "array_frames"])
-@pytest.mark.parametrize("num_steps", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
+CASES = [
+    *((kind, n, form) for kind in ("uniform", "own_append") for n in (1, 3) for form in FORMS if form != "goals"),
+    *((kind, n, form) for kind in ("small", "prioritized") for n in (1, 3) for form in ("vector", "lazy_frames")),
+    *((kind, 1, form) for kind in ("episodic", "prioritized_episodic") for form in ("vector", "lazy_frames")),
+]
+
+
+@pytest.mark.parametrize(("kind", "num_steps", "form"), CASES)
 def test_chunks_store_the_same_as_single_steps(kind, num_steps, form):
-    if num_steps > 1 and "episodic" in kind:
-        pytest.skip("episodic buffers have no n-step items")
     pair = [KINDS[kind](np.random.default_rng(5), num_steps) for _ in range(2)]
     store_both(*pair, steps_of(form, 40, masks=form != "nested"), np.random.default_rng(1))
     assert content(pair[0]) == content(pair[1])
