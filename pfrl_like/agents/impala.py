@@ -14,7 +14,7 @@ from pfrl_like.functions.losses import explained_variance, weighted_mean
 from pfrl_like.functions.returns import vtrace
 from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in, check_positive
-from pfrl_like.learning.minibatches import all_steps, check_all_finite, outputs_of_episodes
+from pfrl_like.learning.minibatches import all_steps, check_all_finite, evaluate_episodes
 from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.rollout import Episodes
@@ -47,7 +47,7 @@ def vtrace_steps(agent: Any, episodes: Episodes, *, lambd: float, rho_clip: floa
         NonFiniteError: If one of these columns contains NaN or infinity.
     """
     with torch.no_grad(), evaluation_mode(agent.model):
-        log_prob, value, last_value = outputs_of_episodes(agent, episodes)
+        log_prob, value, last_value = evaluate_episodes(agent, episodes)
         steps = episodes.steps
         ratio = (log_prob - (log_prob if steps.log_prob is None else steps.log_prob)).exp()
         returns, advantage = vtrace(

@@ -29,12 +29,10 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first, st
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.learning.settings import change_features, change_max_grad_norm, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
-from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import LARGEST_REWARD, check_counts, constructor_only
 from pfrl_like.utils.contexts import block_evaluation
-from pfrl_like.utils.recurrent import one_step_forward
 
 
 @constructor_only("recurrent")
@@ -433,14 +431,3 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         if self.obs_normalizer is not None:
             self.obs_normalizer.experience(steps.obs)
         return dataclasses.replace(episodes, steps=steps.replace(obs=self._normalized(steps.obs)))
-
-    def _evaluate(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
-        """Return distributions and state values, [N]. `states` contains the recurrent state before each observation."""
-        obs = self._normalized(obs)
-        if self.recurrent_memory is None:
-            output = fast_forward(self.model, obs)
-        else:
-            state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
-            output = one_step_forward(self.model, obs, state)[0]
-        distribution, value = output
-        return distribution if action_mask is None else allowed(distribution, action_mask), value.squeeze(-1)

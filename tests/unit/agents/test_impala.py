@@ -11,7 +11,7 @@ from on_policy_parts import make_nets, make_on_policy, one_hot
 from torch.distributions import Categorical
 
 from pfrl_like.distributed.chunk_sender import ChunkSender
-from pfrl_like.learning.minibatches import outputs_of_episodes
+from pfrl_like.learning.minibatches import evaluate_episodes
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import play_one, play_several
 from pfrl_like.utils import set_random_seed
@@ -30,12 +30,12 @@ def test_log_probabilities_are_stored_when_the_agent_acts(kind: str, recurrent: 
     agent: Any = make_on_policy(kind, recurrent, update_interval=100)
     play_several(agent, Chain(time_limit=7), 3, 20)
     episodes = episodes_of(agent)
-    now = outputs_of_episodes(agent, episodes)[0]
+    now = evaluate_episodes(agent, episodes)[0]
     torch.testing.assert_close(episodes.steps.log_prob, now)
     with torch.no_grad():
         for param in agent.model.parameters():
             param.mul_(2.0)
-    assert (episodes.steps.log_prob - outputs_of_episodes(agent, episodes)[0]).abs().max() > 0.01
+    assert (episodes.steps.log_prob - evaluate_episodes(agent, episodes)[0]).abs().max() > 0.01
 
 
 @BOTH
@@ -52,7 +52,7 @@ def test_log_probabilities_of_continuous_actions_are_stored() -> None:
         agent.observe(one_hot(1), 0.0, False, False)
     episodes = episodes_of(agent)
     assert episodes.steps.log_prob.shape == (3,)
-    torch.testing.assert_close(episodes.steps.log_prob, outputs_of_episodes(agent, episodes)[0])
+    torch.testing.assert_close(episodes.steps.log_prob, evaluate_episodes(agent, episodes)[0])
 
 
 def test_a_log_probability_is_that_of_the_executed_action() -> None:
@@ -95,8 +95,8 @@ def test_steps_of_a_copy_with_older_parameters_have_the_log_probabilities_of_the
             param.mul_(2.0)
     agent.observe_chunk(acting.step_collector.take())
     episodes = episodes_of(copy.deepcopy(agent))
-    assert (episodes.steps.log_prob - outputs_of_episodes(agent, episodes)[0]).abs().max() > 0.01
+    assert (episodes.steps.log_prob - evaluate_episodes(agent, episodes)[0]).abs().max() > 0.01
     agent.update_from_rollout()
     assert agent.n_updates > 0
     agent.model.load_state_dict(copied)
-    torch.testing.assert_close(episodes.steps.log_prob, outputs_of_episodes(agent, episodes)[0])
+    torch.testing.assert_close(episodes.steps.log_prob, evaluate_episodes(agent, episodes)[0])
