@@ -54,5 +54,5 @@ TRIALS = (
     Trial("td3", "LunarLanderContinuous-v3", "as SAC", {}),
     Trial("dqn", "LunarLander-v3", "as Double DQN", {}),
 )  # fmt: skip
-#: Presets that are scored as they are: of these, `scores.py` has fewer than three seeds.
-WITHOUT_TRIALS = (("a3c", "CartPole-v1"), ("acer", "CartPole-v1"))
+#: Presets that are scored as they are: of these, `scores.py` has fewer than three seeds, or none.
+WITHOUT_TRIALS = tuple((agent, "CartPole-v1") for agent in ("a3c", "acer", "impala", "appo"))

@@ -6,6 +6,7 @@ from pfrl_like.agents.a2c import A2C
 from pfrl_like.agents.a3c import A3C
 from pfrl_like.agents.acer import ACER
 from pfrl_like.agents.al import AL
+from pfrl_like.agents.appo import APPO
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN
 from pfrl_like.agents.crossq import CrossQ
@@ -17,6 +18,7 @@ from pfrl_like.agents.double_pal import DoublePAL
 from pfrl_like.agents.dpp import DPP
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.agents.fqf import FQF
+from pfrl_like.agents.impala import IMPALA
 from pfrl_like.agents.iqn import IQN
 from pfrl_like.agents.munchausen_dqn import MunchausenDQN
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
@@ -47,13 +49,13 @@ from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.on_policy import OnPolicyAgent
 
 __all__ = [
-    "A2C", "A3C", "ACER", "AL", "AWAC", "AWR", "AdvantageWeightedActorCritic", "BC", "BCQ", "BEAR", "COMBO", "CQL",
-    "CRR", "CalQL", "CategoricalDQN", "CategoricalDoubleDQN", "CrossQ", "DDPG", "DPP", "DQN", "DecisionTransformer",
-    "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer",
+    "A2C", "A3C", "ACER", "AL", "APPO", "AWAC", "AWR", "AdvantageWeightedActorCritic", "BC", "BCQ", "BEAR", "COMBO",
+    "CQL", "CRR", "CalQL", "CategoricalDQN", "CategoricalDoubleDQN", "CrossQ", "DDPG", "DPP", "DQN",
+    "DecisionTransformer", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer",
     "DiscreteFittedQEvaluation", "DiscreteSAC", "DoubleDQN", "DoubleIQN", "DoublePAL", "EDAC", "FQF",
-    "FittedQEvaluation", "IQL", "IQN", "OffPolicyActorCritic", "OffPolicyAgent", "OnPolicyAgent", "MunchausenDQN",
-    "PAL", "PPO", "QRDQN", "REDQ", "REINFORCE", "ReBRAC", "SoftActorCritic", "StateQFunctionActor", "TD3",
-    "TD3PlusBC", "TQC", "TRPO",
+    "FittedQEvaluation", "IMPALA", "IQL", "IQN", "OffPolicyActorCritic", "OffPolicyAgent", "OnPolicyAgent",
+    "MunchausenDQN", "PAL", "PPO", "QRDQN", "REDQ", "REINFORCE", "ReBRAC", "SoftActorCritic", "StateQFunctionActor",
+    "TD3", "TD3PlusBC", "TQC", "TRPO",
 ]  # fmt: skip
 
 

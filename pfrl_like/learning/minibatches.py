@@ -11,10 +11,12 @@ from torch import Tensor
 
 from pfrl_like.agent import TRAIN
 from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
+from pfrl_like.distributions import masked
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae, n_step_returns
 from pfrl_like.learning.recurrent_memory import batch_first, burn_in
 from pfrl_like.learning.rollout import Episodes
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
@@ -288,16 +290,11 @@ def with_advantages(agent: Any, episodes: Episodes, gae_lambda: float) -> Batch:
     Raises:
         NonFiniteError: If one of these columns contains NaN or infinity.
     """
-    if isinstance(episodes, int):
-        raise steps_for_data(episodes)
-    steps = episodes.steps
     with torch.no_grad(), evaluation_mode(agent.model):
-        distribution, value = agent._evaluate(steps.obs, steps.action_mask, episodes.states)
-        last_value = value[:0]
-        if len(episodes.last_rows):
-            last_value = agent._evaluate(episodes.last_obs, None, episodes.last_state)[1]
+        log_prob, value, last_value = evaluate_episodes(agent, episodes)
+        steps = episodes.steps
         value = value if steps.value is None else steps.value
-        log_prob = distribution.log_prob(steps.action) if steps.log_prob is None else steps.log_prob
+        log_prob = log_prob if steps.log_prob is None else steps.log_prob
         advantage = steps.advantage
         if advantage is None:
             next_value = episodes.next_values(value, last_value)
@@ -305,6 +302,36 @@ def with_advantages(agent: Any, episodes: Episodes, gae_lambda: float) -> Batch:
         returns = advantage + value if steps.returns is None else steps.returns
         check_all_finite(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
     return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
+
+
+def evaluate_episodes(agent: Any, episodes: Episodes) -> tuple[Tensor, Tensor, Tensor]:
+    """Evaluate the current model of an agent for all steps of episodes.
+
+    Args:
+        agent: The on-policy agent.
+        episodes: Episodes with features.
+
+    Returns:
+        Log-probabilities of the actions, [N], values, [N], and values of the M observations `last_obs`, [M].
+
+    Raises:
+        TypeError: If `episodes` is a number of steps.
+    """
+    if isinstance(episodes, int):
+        raise steps_for_data(episodes)
+    steps, outputs = episodes.steps, []
+    parts = [(steps.obs, episodes.states), (episodes.last_obs, episodes.last_state)]
+    for obs, states in parts if len(episodes.last_rows) else parts[:1]:
+        obs = agent._normalized(obs)
+        if agent.recurrent_memory is None:
+            outputs.append(fast_forward(agent.model, obs))
+        else:
+            states = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
+            outputs.append(one_step_forward(agent.model, obs, states)[0])
+    distribution, value = outputs[0]
+    last_value = outputs[1][1] if len(episodes.last_rows) else value[:0]
+    distribution = distribution if steps.action_mask is None else masked(distribution, steps.action_mask)
+    return distribution.log_prob(steps.action), value.squeeze(-1), last_value.squeeze(-1)
 
 
 def check_all_finite(**columns: Tensor) -> None:

@@ -29,12 +29,10 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first, st
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.learning.settings import change_features, change_max_grad_norm, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
-from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import LARGEST_REWARD, check_counts, constructor_only
 from pfrl_like.utils.contexts import block_evaluation
-from pfrl_like.utils.recurrent import one_step_forward
 
 
 @constructor_only("recurrent")
@@ -92,7 +90,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     #: Columns that acting records and the rollout keeps, among "log_prob" (of the acting policy) and "value". They are
     #: in `Episodes.steps` of an update. If empty, the update computes them with its own model.
     _acting_columns: tuple[str, ...] = ()
-    _last_acting_columns: Mapping[str, Tensor]  # these columns of the last `act`, each [k]
+    _last_acting_columns: Mapping[str, Tensor]  # all these columns of the last step, each [k]
 
     #: Minibatch of the subclass's method that is running, for example `_lossfun`. None if no such method is running.
     _override_batch: Batch | None = None
@@ -173,11 +171,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self._features = obs
             distribution, value = self._last_outputs
             active_rows = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
-            distribution = allowed(distribution, action_mask)
-            if self.step_collector is not None or self._acting_columns:
-                self._last_acting_columns = acting_columns(distribution, value, actions)
             if self.step_collector is None:
-                self._record_acting(distribution, value, active_rows)
+                self._record_acting(allowed(distribution, action_mask), value, active_rows)
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
@@ -293,6 +288,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     def _store(self, next_obs: Any, reward: Any, terminated: Any, ended: Any, active: Any) -> None:
         """Store the step of each active environment, and the final observations of truncated episodes."""
+        if self.step_collector is not None or self._acting_columns:
+            distribution, value = self._last_outputs  # an explorer or a subclass may have changed the actions
+            distribution = allowed(distribution, self._last_mask)
+            self._last_acting_columns = acting_columns(distribution, value, self.batch_last_action)
         if self.step_collector is not None:
             send_step(self, next_obs, reward, terminated, ended, active)
             return
@@ -432,14 +431,3 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         if self.obs_normalizer is not None:
             self.obs_normalizer.experience(steps.obs)
         return dataclasses.replace(episodes, steps=steps.replace(obs=self._normalized(steps.obs)))
-
-    def _evaluate(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
-        """Return distributions and state values, [N]. `states` contains the recurrent state before each observation."""
-        obs = self._normalized(obs)
-        if self.recurrent_memory is None:
-            output = fast_forward(self.model, obs)
-        else:
-            state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
-            output = one_step_forward(self.model, obs, state)[0]
-        distribution, value = output
-        return distribution if action_mask is None else allowed(distribution, action_mask), value.squeeze(-1)

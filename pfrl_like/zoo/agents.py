@@ -69,6 +69,8 @@ AGENTS: dict[str, Recipe] = {
     "ppo": Recipe("PPO", on_policy.on_policy, "online", _ANY),
     "trpo": Recipe("TRPO", on_policy.on_policy, "online", _ANY),
     "a2c": Recipe("A2C", on_policy.on_policy, "online", _ANY),
+    "impala": Recipe("IMPALA", on_policy.on_policy, "online", _ANY),
+    "appo": Recipe("APPO", on_policy.on_policy, "online", _ANY),
     "reinforce": Recipe("REINFORCE", on_policy.on_policy, "online", _ANY),
     "a3c": Recipe("A3C", on_policy.on_policy, "async", _ANY),
     "acer": Recipe("ACER", on_policy.acer, "async", _DISCRETE + _CONTINUOUS),

@@ -13,10 +13,10 @@ _OF_AGENTS = {
         FactorizedNoisyLinear ObsEncoder RecurrentBranched RecurrentSequential ReturnConditionedTransformer Standardize
         ToFloat""",
     "pfrl_like.initializers": "init_orthogonal",
-    "pfrl_like.agents": """A2C A3C ACER AL AWAC AWR BC BCQ BEAR COMBO CQL CRR CalQL CategoricalDQN CategoricalDoubleDQN
-        CrossQ DDPG DPP DQN DecisionTransformer DiscreteAWR DiscreteBC DiscreteBCQ DiscreteCQL
-        DiscreteDecisionTransformer DiscreteSAC DoubleDQN DoubleIQN DoublePAL EDAC FQF IQL IQN MunchausenDQN PAL PPO
-        QRDQN REDQ REINFORCE ReBRAC SoftActorCritic TD3 TD3PlusBC TQC TRPO acer.ACERDiscreteActionHead
+    "pfrl_like.agents": """A2C A3C ACER AL APPO AWAC AWR BC BCQ BEAR COMBO CQL CRR CalQL CategoricalDQN
+        CategoricalDoubleDQN CrossQ DDPG DPP DQN DecisionTransformer DiscreteAWR DiscreteBC DiscreteBCQ DiscreteCQL
+        DiscreteDecisionTransformer DiscreteSAC DoubleDQN DoubleIQN DoublePAL EDAC FQF IMPALA IQL IQN MunchausenDQN PAL
+        PPO QRDQN REDQ REINFORCE ReBRAC SoftActorCritic TD3 TD3PlusBC TQC TRPO acer.ACERDiscreteActionHead
         acer.ACERContinuousActionHead""",
     "pfrl_like.explorers": "AdditiveGaussian Greedy LinearDecayEpsilonGreedy",
     "pfrl_like.policies": """DeterministicHead GaussianHeadWithStateIndependentCovariance MultiCategoricalHead

@@ -1,4 +1,4 @@
-"""Builders of agents that learn from their own last steps: PPO, TRPO, A2C, REINFORCE, A3C, ACER."""
+"""Builders of agents that learn from their own last steps: PPO, TRPO, A2C, IMPALA, APPO, REINFORCE, A3C, ACER."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,6 +19,8 @@ _REQUIRED: dict[str, dict[str, Any]] = {
     "A3C": {"t_max": 20, "gamma": 0.99},
     "ACER": {"t_max": 20, "gamma": 0.99},
 }
+#: Agents that have an `obs_normalizer`.
+_NORMALIZING = ("PPO", "TRPO", "IMPALA", "APPO")
 
 
 def on_policy(
@@ -39,7 +41,7 @@ def on_policy(
     optimizer: Any = None,
     **arguments: Any,
 ) -> Any:
-    """Compose PPO, TRPO, A2C, REINFORCE or A3C.
+    """Compose PPO, TRPO, A2C, IMPALA, APPO, REINFORCE or A3C.
 
     Policy and value function are separate networks. If the observations have images, the two have all layers but the
     last ones in common, except in TRPO.
@@ -54,7 +56,7 @@ def on_policy(
             (arXiv:2005.12729, section 3).
         recurrent: True for a GRU in place of the last hidden layer.
         normalize: True to normalise the observations with the mean and variance of all observations so far. Only for
-            PPO and TRPO, and for vectors.
+            PPO, TRPO, IMPALA and APPO, and for vectors.
         lr: Learning rate of Adam.
         adam_eps: Epsilon of Adam.
         policy: Composition in place of the default policy.
@@ -71,10 +73,10 @@ def on_policy(
     given = {"model": model, "policy": policy, "vf": vf}
     made = _networks(name, layers, spaces, {key: part for key, part in given.items() if part is not None})
     if normalize:
-        if name not in ("PPO", "TRPO") or space_kind(spaces.obs) != "box" or len(spaces.obs.shape) != 1:
+        if name not in _NORMALIZING or space_kind(spaces.obs) != "box" or len(spaces.obs.shape) != 1:
             raise ValueError(
-                f"normalize is True for {name} with the observation space {spaces.obs}, expected PPO or TRPO, and a "
-                "Box of one axis; set normalize=False"
+                f"normalize is True for {name} with the observation space {spaces.obs}, expected one of "
+                f"{', '.join(_NORMALIZING)}, and a Box of one axis; set normalize=False"
             )
         made["obs_normalizer"] = _own.EmpiricalNormalization(spaces.obs.shape[0], clip_threshold=5)
     return _agent(name, made, optimizer, lr, adam_eps, recurrent, arguments)

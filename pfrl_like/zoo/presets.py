@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("fqf", "al", "pal", "double_pal", "dpp", "munchausen_dqn", "drqn"),
     ),
     "actor_critics": ("ddpg", "td3", "sac", "tqc", "redq", "crossq", "discrete_sac"),
-    "on_policy": ("ppo", "trpo", "a2c", "reinforce"),
+    "on_policy": ("ppo", "trpo", "a2c", "impala", "appo", "reinforce"),
     "asynchronous": ("a3c", "acer"),
     "offline": (
         *("bc", "discrete_bc", "bcq", "discrete_bcq", "bear", "cql", "cal_ql", "discrete_cql", "combo", "iql", "awac"),

@@ -45,6 +45,7 @@ KINDS = [
 ]
 #: Arguments, by class, that mean something else than in the classes above, whose text would mislead.
 OWN_TEXTS = {
+    "APPO": "lambd target_kl",
     "AWR": "batch_size",
     "BEAR": "replay_buffer minibatch_size act_deterministically recurrent episodic_update_len num_steps",
     "CalQL": "replay_buffer minibatch_size recurrent episodic_update_len num_steps",

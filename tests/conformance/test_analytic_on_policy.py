@@ -57,15 +57,17 @@ def make(name: str) -> Any:
     model = Branched(policy, vf)
     if name == "A3C":
         return agents.A3C(model, still(model), T_MAX, GAMMA)
-    if name == "PPO":
-        return agents.PPO(
-            model, still(model), gamma=GAMMA, lambd=LAMBDA, update_interval=15, minibatch_size=5, epochs=1
+    if name == "IMPALA":
+        return agents.IMPALA(model, still(model), GAMMA, update_interval=15)
+    if name in ("PPO", "APPO"):
+        return {"PPO": agents.PPO, "APPO": agents.APPO}[name](
+            model, still(model), gamma=GAMMA, lambd=ADVANTAGES[name], update_interval=15, minibatch_size=5, epochs=1
         )
     return agents.A2C(model, still(model), GAMMA, 3, update_steps=5, use_gae=name == "A2C with GAE", tau=LAMBDA)
 
 
 #: Lambda of each agent's returns.
-ADVANTAGES = {"PPO": LAMBDA, "TRPO": LAMBDA, "A2C with GAE": LAMBDA, "A2C": 1.0}
+ADVANTAGES = {"PPO": LAMBDA, "TRPO": LAMBDA, "A2C with GAE": LAMBDA, "A2C": 1.0, "IMPALA": 1.0, "APPO": 1.0}
 
 
 def close(number: float) -> Any:

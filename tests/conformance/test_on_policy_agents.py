@@ -22,6 +22,8 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("PPO", {"clip_eps_vf": 0.2, "target_kl": 0.01, "max_grad_norm": 0.5, "act_deterministically": True}),
     ("PPO", {"recurrent": True, "max_recurrent_sequence_len": 3}),
     ("A2C", {"use_gae": True, "max_grad_norm": 0.5}),
+    ("IMPALA", {"recurrent": True, "max_recurrent_sequence_len": 3, "act_deterministically": True}),
+    ("APPO", {"clip_eps_vf": 0.2, "target_kl": 0.01, "rho_clip": 2.0, "c_clip": 0.5}),
     ("REINFORCE", {"batchsize": 2, "backward_separately": True, "beta": 0.1}),
     ("TRPO", {"recurrent": True, "max_recurrent_sequence_len": 3}),
 ]

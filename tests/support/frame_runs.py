@@ -68,6 +68,8 @@ class FramePlan(Plan):
         own: dict[str, Any] = {
             "PPO": {"update_interval": self.ROLLOUT, "minibatch_size": 40, "value_stats_window": 2000},
             "A2C": {"num_processes": n_envs, "update_steps": self.ROLLOUT // n_envs},
+            "IMPALA": {"update_interval": self.ROLLOUT},
+            "APPO": {"update_interval": self.ROLLOUT, "minibatch_size": 40},
             "TRPO": {"update_interval": self.ROLLOUT, "vf_batch_size": 40},
             "REINFORCE": {"batchsize": self.ROLLOUT // 6},
         }[self.agent]

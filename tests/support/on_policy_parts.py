@@ -8,17 +8,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from pfrl_like.agents import A2C, PPO, REINFORCE, TRPO, OnPolicyAgent
+from pfrl_like.agents import A2C, APPO, IMPALA, PPO, REINFORCE, TRPO, OnPolicyAgent
 from pfrl_like.nn import Branched, RecurrentBranched, RecurrentSequential
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance, SoftmaxCategoricalHead
 from pfrl_like.utils.contexts import ignores_training
 
-ON_POLICY = ("PPO", "A2C", "REINFORCE", "TRPO")
+ON_POLICY = ("PPO", "A2C", "IMPALA", "APPO", "REINFORCE", "TRPO")
 
 #: The agents learn every 10 steps, or after each episode.
 OPTIONS: dict[str, dict[str, Any]] = {
     "PPO": {"gamma": 0.9, "update_interval": 10, "minibatch_size": 4, "epochs": 2},
     "A2C": {"gamma": 0.9, "num_processes": 2, "update_steps": 5},
+    "IMPALA": {"gamma": 0.9, "update_interval": 10},
+    "APPO": {"gamma": 0.9, "update_interval": 10, "minibatch_size": 4, "epochs": 2},
     "REINFORCE": {"learn_from_truncated": True},
     "TRPO": {"gamma": 0.9, "update_interval": 10, "vf_batch_size": 4},
 }
@@ -52,7 +54,7 @@ def make_on_policy(
     if kind == "REINFORCE":
         return REINFORCE(policy, optimizer(policy.parameters()), **own)
     model = (RecurrentBranched if recurrent else Branched)(policy, vf)
-    return {"PPO": PPO, "A2C": A2C}[kind](model, optimizer(model.parameters()), **own)
+    return {"PPO": PPO, "A2C": A2C, "IMPALA": IMPALA, "APPO": APPO}[kind](model, optimizer(model.parameters()), **own)
 
 
 @ignores_training

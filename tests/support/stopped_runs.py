@@ -235,7 +235,7 @@ RUNNERS: dict[str, Callable[..., Any]] = {
     "EpochRunner": in_epochs,
 }
 #: Agents that learn only from what they have just done.
-ONLINE = {"A2C", "A3C", "ACER", "PPO", "REINFORCE", "TRPO"}
+ONLINE = {"A2C", "A3C", "ACER", "APPO", "IMPALA", "PPO", "REINFORCE", "TRPO"}
 IN_EPOCHS = {"DQN", "DoubleDQN", "DDPG"}
 
 

@@ -85,7 +85,7 @@ class EpisodeList(list[Any]):
                 states are raw observations, before `phi`.
 
         Raises:
-            TypeError: If the agent is recurrent.
+            TypeError: If the agent is recurrent, or if it stores log-probabilities of its actions.
             ValueError: If a key is missing.
         """
         add_episode(self._agent, episode)
@@ -124,8 +124,9 @@ for _name in ("__setitem__", "__delitem__", "__imul__", "insert", "pop", "remove
 
 def add_episode(agent: Any, episode: Sequence[Mapping[str, Any]]) -> None:
     """Add an episode to the agent's rollout; see `EpisodeList.append`."""
-    if agent.recurrent:
-        raise TypeError("memory.append is not available for recurrent agents: use agent.update(batch) with sequences")
+    if agent.recurrent or agent._acting_columns:
+        kind = "recurrent agents" if agent.recurrent else type(agent).__name__
+        raise TypeError(f"memory.append is not available for {kind}: use agent.update(batch) with sequences")
     keys = {*_COLUMNS, "next_state"}
     missing = sorted(set().union(*(keys - step.keys() for step in episode))) or ["steps"] * (not episode)
     if missing:

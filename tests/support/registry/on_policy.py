@@ -29,6 +29,7 @@ from registry.effects import (
     COMMON,
     ON_POLICY,
     SEQUENCES,
+    VTRACE,
     anew,
     begun_anew,
     learnt,
@@ -72,6 +73,8 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
     parts = {"model": model, "optimizer": pair_base.sgd(model), "gamma": 0.9, "recurrent": recurrent}
     if entry.kind is agents.A2C:
         return {**parts, "num_processes": 2}
+    if entry.kind is agents.IMPALA:
+        return {**parts, "update_interval": 10}
     return {**parts, "update_interval": 10, "minibatch_size": 4, "epochs": 2}
 
 
@@ -124,6 +127,10 @@ OF_ON_POLICY: Table = {
     "entropy_coeff": learnt(1.0, ON_POLICY + "arguments_are_those_of_the_function"),
     "use_gae": Effect(True, "parameters"),
     "tau": Effect(0.2, "parameters", given={"use_gae": True}),
+    "rho_clip": learnt(0.5, VTRACE + "clips_limit_errors_and_traces"),
+    "c_clip": learnt(0.5, VTRACE + "clips_limit_errors_and_traces"),
+    "vtrace_lambda": learnt(0.2, VTRACE + "vtrace_lambda_weighs_later_errors"),
+    "value_coeff": learnt(5.0, ON_POLICY + "arguments_are_those_of_the_function"),
     "beta": Effect(1.0, "parameters"),
     "batchsize": Effect(3, "updates parameters", held_by=ON_POLICY + "batchsize_counts_episodes"),
     "backward_separately": Effect(True, "passes", given={"batchsize": 2}),
@@ -270,6 +277,8 @@ OF_ACER_ALONE = {
 ENTRIES = (
     Entry(agents.PPO, FAMILY, PARTS),
     Entry(agents.A2C, FAMILY, PARTS),
+    Entry(agents.IMPALA, FAMILY, PARTS),
+    Entry(agents.APPO, FAMILY, PARTS),
     Entry(
         agents.REINFORCE, FAMILY, PARTS,
         effects={"average_entropy_decay": Effect(0.5, "statistics", ON_POLICY + "decay_of_reinforces_entropy")},

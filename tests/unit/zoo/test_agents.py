@@ -45,7 +45,11 @@ def test_the_kind_of_actions_is_that_of_the_space() -> None:
         ("sac", "discrete", "'sac', which takes continuous actions, but the action space is Discrete(2): expected an"),
         ("sac", "discrete", "expected an agent for discrete actions: dqn, double_dqn, drqn, rainbow, "),
         ("cql", "discrete", "expected an agent for discrete actions: discrete_bc, discrete_bcq, discrete_cql, "),
-        ("acer", "multi-binary", "expected an agent for multi-binary actions: ppo, trpo, a2c, reinforce, a3c"),
+        (
+            "acer",
+            "multi-binary",
+            "expected an agent for multi-binary actions: ppo, trpo, a2c, impala, appo, reinforce, a3c",
+        ),
         ("cql", "multi-discrete", "expected an environment with continuous actions"),
     ],
 )

@@ -18,6 +18,8 @@ AGENTS: dict[str, dict[str, Any]] = {
     "PPO": {"update_interval": 4, "minibatch_size": 2, "epochs": 1},
     "TRPO": {"update_interval": 4, "vf_batch_size": 2, "vf_epochs": 1},
     "A2C": {"update_steps": 4},
+    "IMPALA": {"update_interval": 4},
+    "APPO": {"update_interval": 4, "minibatch_size": 2, "epochs": 1},
     "REINFORCE": {},
     "A3C": {"t_max": 4},
     "ACER": {"t_max": 4, "replay_start_size": 4, "n_times_replay": 2},

@@ -12,6 +12,7 @@ from on_policy_parts import ON_POLICY, Table, drive, make_nets, make_on_policy, 
 from torch import nn
 
 import pfrl_like.agents.a2c
+import pfrl_like.agents.impala
 import pfrl_like.agents.ppo
 import pfrl_like.agents.trpo
 from pfrl_like.agents import PPO, TRPO
@@ -55,7 +56,7 @@ def watch(monkeypatch: Any, module: Any, name: str) -> list[tuple[Any, dict[str,
 # When they learn, and from how much
 
 
-@pytest.mark.parametrize("kind", ["PPO", "TRPO"])
+@pytest.mark.parametrize("kind", ["PPO", "IMPALA", "TRPO"])
 def test_update_interval(kind: str) -> None:
     agent = make_on_policy(kind, update_interval=6, **({"epochs": 1, "minibatch_size": 6} if kind == "PPO" else {}))
     updates = []
@@ -108,6 +109,9 @@ def test_max_recurrent_sequence_len(max_len: int | None, longest: int, monkeypat
     options.pop("minibatch_size")
     trained("TRPO", 21, **options)
     assert max(int(batch.lengths.max()) for (_, batch, _), _ in calls) <= longest
+    calls = watch(monkeypatch, pfrl_like.agents.impala, "impala_loss")
+    trained("IMPALA", 21, **options)
+    assert max(int(batch.lengths.max()) for (_, batch), _ in calls) <= longest
 
 
 # What they learn
@@ -128,6 +132,7 @@ def test_standardize_advantages(kind: str, standardize: bool, monkeypatch: Any) 
 HANDED_ON: dict[str, tuple[str, dict[str, Any]]] = {
     "PPO": ("ppo_loss", {"clip_eps": 0.3, "clip_eps_vf": 0.4, "value_func_coef": 0.6, "entropy_coef": 0.7}),
     "A2C": ("a2c_loss", {"pi_loss_coef": 0.3, "v_loss_coef": 0.4, "entropy_coeff": 0.5}),
+    "IMPALA": ("impala_loss", {"value_coeff": 0.4, "entropy_coeff": 0.5}),
     "TRPO": (
         "natural_step", {"max_kl": 0.02, "conjugate_gradient_damping": 0.5, "conjugate_gradient_max_iter": 3}
     ),
@@ -144,7 +149,7 @@ def test_arguments_are_those_of_the_function(
     assert calls and all(keywords == expected for _, keywords in calls)
 
 
-@pytest.mark.parametrize("kind", ["PPO", "A2C", "REINFORCE"])
+@pytest.mark.parametrize("kind", ["PPO", "A2C", "IMPALA", "REINFORCE"])
 def test_max_grad_norm(kind: str) -> None:
     set_random_seed(0)
     nets = make_nets()
@@ -218,13 +223,13 @@ def test_phi_and_batch_states(kind: str) -> None:
     assert calls == [1, 1]
 
 
-@pytest.mark.parametrize("kind", ["PPO", "TRPO"])
+@pytest.mark.parametrize("kind", ["PPO", "IMPALA", "TRPO"])
 def test_obs_normalizer_learns_between_targets_and_update(kind: str, monkeypatch: Any) -> None:
     normalizer = EmpiricalNormalization(5)
     agent: Any = make_on_policy(kind, obs_normalizer=normalizer, **({"minibatch_size": 10} if kind == "PPO" else {}))
     seen = []
     agent.model.register_forward_hook(lambda module, args, out: seen.append((int(normalizer.count), args[0].clone())))
-    loss = ("ppo", "ppo_loss") if kind == "PPO" else ("trpo", "value_loss")
+    loss = {"PPO": ("ppo", "ppo_loss"), "IMPALA": ("impala", "impala_loss")}.get(kind, ("trpo", "value_loss"))
     learnt = watch(monkeypatch, getattr(pfrl_like.agents, loss[0]), loss[1])
     play_one(agent, CHAIN, 9)
     assert normalizer.count == 0
@@ -262,16 +267,21 @@ def test_act_deterministically_is_for_evaluation(kind: str) -> None:
 
 def test_statistics_have_the_names_that_are_documented() -> None:
     names = {kind: [name for name, _ in make_on_policy(kind).get_statistics()] for kind in ON_POLICY}
+    of_ppo = ["average_value", "average_entropy", "average_value_loss", "average_policy_loss", "n_updates",
+              "explained_variance"]  # fmt: skip
     assert names == {
-        "PPO": ["average_value", "average_entropy", "average_value_loss", "average_policy_loss", "n_updates",
-                "explained_variance"],
+        **dict.fromkeys(("PPO", "IMPALA", "APPO"), of_ppo),
         "A2C": ["average_actor", "average_value", "average_entropy"],
         "REINFORCE": ["average_entropy"],
         "TRPO": ["average_value", "average_entropy", "average_kl", "average_policy_step_size", "explained_variance"],
     }  # fmt: skip
 
 
-WINDOWS = [("PPO", f"{name}_stats_window") for name in ("value", "entropy", "value_loss", "policy_loss")]
+WINDOWS = [
+    (kind, f"{name}_stats_window")
+    for kind in ("PPO", "IMPALA")
+    for name in ("value", "entropy", "value_loss", "policy_loss")
+]
 WINDOWS += [("TRPO", f"{name}_stats_window") for name in ("value", "entropy", "kl")]
 
 
@@ -320,12 +330,12 @@ def test_explained_variance_is_that_of_the_last_update() -> None:
 
 
 BAD: list[tuple[str, dict[str, Any], type[Exception]]] = [
-    *((kind, {"gamma": 1.5}, ValueError) for kind in ("PPO", "A2C", "TRPO")),
-    *((kind, {"gamma": "much"}, TypeError) for kind in ("PPO", "A2C", "TRPO")),
+    *((kind, {"gamma": 1.5}, ValueError) for kind in ("PPO", "A2C", "IMPALA", "TRPO")),
+    *((kind, {"gamma": "much"}, TypeError) for kind in ("PPO", "A2C", "IMPALA", "TRPO")),
     *((kind, {"phi": 3}, TypeError) for kind in ON_POLICY),
     *((kind, {"batch_states": 3}, TypeError) for kind in ON_POLICY),
     *((kind, {"max_grad_norm": bound}, ValueError) for kind in ON_POLICY for bound in (-1.0, 0)),
-    *((kind, {"value_stats_window": 0}, ValueError) for kind in ("PPO", "TRPO")),
+    *((kind, {"value_stats_window": 0}, ValueError) for kind in ("PPO", "IMPALA", "TRPO")),
     ("TRPO", {"kl_stats_window": "long"}, TypeError),
     ("TRPO", {"line_search_max_backtrack": 2.5}, TypeError),
     *((kind, {"optimizer": torch.optim.LBFGS}, TypeError) for kind in ON_POLICY),
@@ -333,8 +343,11 @@ BAD: list[tuple[str, dict[str, Any], type[Exception]]] = [
     *((kind, {"nets": make_nets(recurrent=True)}, (TypeError, ValueError)) for kind in ("REINFORCE", "TRPO")),
     *(("PPO", {name: 0}, ValueError) for name in ("update_interval", "minibatch_size", "epochs")),
     *(("PPO", {name: -1}, ValueError) for name in ("clip_eps", "clip_eps_vf", "entropy_coef", "target_kl", "lambd")),
-    *((kind, {"obs_normalizer": nn.Identity()}, TypeError) for kind in ("PPO", "TRPO")),
+    *((kind, {"obs_normalizer": nn.Identity()}, TypeError) for kind in ("PPO", "IMPALA", "TRPO")),
     ("PPO", {"max_recurrent_sequence_len": 0}, ValueError),
+    *(("APPO", {name: 0}, ValueError) for name in ("rho_clip", "c_clip")),
+    *(("IMPALA", {name: 0}, ValueError) for name in ("update_interval", "rho_clip", "c_clip")),
+    *(("IMPALA", {name: -1}, ValueError) for name in ("vtrace_lambda", "value_coeff", "entropy_coeff")),
     *(("A2C", {name: 0}, ValueError) for name in ("update_steps", "num_processes")),
     *(("A2C", {name: -1}, ValueError) for name in ("tau", "pi_loss_coef", "average_value_decay")),
     ("REINFORCE", {"beta": -1}, ValueError),
