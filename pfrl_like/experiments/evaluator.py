@@ -348,15 +348,15 @@ class Evaluator:
             returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
             )
-        stats = _statistics(returns, lengths)
+        return self._record(t, episodes, returns, lengths, statistics_of(self.agent))
+
+    def _record(
+        self, t: int, episodes: int, returns: list[float], lengths: list[float], agent_stats: list[tuple[str, Any]]
+    ) -> float:
+        """Write the row of an evaluation, call the hooks, and save the best agent. Return the mean return."""
+        stats, env_stats = _statistics(returns, lengths), statistics_of(self.env)
         if self.success_threshold is not None:
             stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
-        self._record(t, episodes, stats)
-        return float(stats["mean"])
-
-    def _record(self, t: int, episodes: int, stats: dict[str, Any]) -> None:
-        """Write the row of an evaluation, call the hooks, and save the best agent."""
-        agent_stats, env_stats = statistics_of(self.agent), statistics_of(self.env)
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
         self._scores.append(_row([*row, *(value for _, value in [*agent_stats, *env_stats])]))
@@ -372,7 +372,11 @@ class Evaluator:
             self.max_score = mean
             if self.save_best_so_far_agent:
                 with self._scores.error_context("best"):
-                    save_agent(self.agent, "best", self.outdir, self.logger)
+                    self._save_best()
+        return mean
+
+    def _save_best(self) -> None:
+        save_agent(self.agent, "best", self.outdir, self.logger)
 
     @contextlib.contextmanager
     def _restoring_after_signal(self) -> Iterator[None]:
