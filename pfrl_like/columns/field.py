@@ -272,6 +272,30 @@ class Extra:
             self.set_field(Field.like(self.rows, held[0], strict=False))
         return [self.check(value) for value in values]
 
+    def check_column(self, values: NDArray[Any]) -> list[Any] | tuple[Any, ...]:
+        """Check an array of the values of N steps for `put_column`. In an array of objects, None means no value.
+
+        Raises:
+            ValueError: If a shape or dtype differs from the first value.
+        """
+        if values.dtype == object:
+            return self.check_many(values.tolist())
+        if self.field is None:
+            self.set_field(Field.like(self.rows, values[0], strict=False))
+        assert self.field is not None
+        return tuple(self.field.check_many(values, len(values), self.name))
+
+    def put_column(self, steps: NDArray[np.int64], checked: list[Any] | tuple[Any, ...]) -> None:
+        """Store the result of `check_column` for these steps, [N]."""
+        if isinstance(checked, list):
+            for step, value in zip(steps.tolist(), checked, strict=True):
+                self.put(step, value)
+            return
+        assert self.field is not None
+        rows = self.rows.take(len(steps))
+        self.field.put_many(rows, list(checked), np.zeros_like(rows))
+        self.index[steps] = rows
+
     def put(self, step: int, checked: Any) -> None:
         """Store a checked value for a step. If `checked` is None, the step has no value."""
         if checked is None:

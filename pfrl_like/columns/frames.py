@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pfrl_like.columns.leaves import ArrayLeaf, Holder, Job, Rows, as_array, expect, unique_in_order
+from pfrl_like.columns.frame_stacks import frames_of, stack_form
+from pfrl_like.columns.leaves import ArrayLeaf, Holder, Job, Rows, expect, unique_in_order
 
 
 class GrowingFile(Protocol):
@@ -151,8 +152,6 @@ def _map(values: _Values, rows: int) -> None:
     holder.data = content.view(dtype).reshape(rows, *shape) if values.row_bytes else np.zeros((rows, *shape), dtype)
 
 
-_SMALLEST_FRAME = 256  # in bytes; smaller frames are not shared, because the frame numbers would need too much memory
-_DEEPEST_STACK = 16
 _LARGE_BLOCK = 24 << 20
 _OWN_MAPPING = 1 << 20
 
@@ -386,36 +385,7 @@ class FrameLeaf(ArrayLeaf):
         return self.frames.nbytes
 
 
-def frames_of(value: Any) -> list[Any] | None:
-    """Return the arrays in the list `_frames` of an object, or None if the object has no such list."""
-    frames = getattr(value, "_frames", None)
-    if isinstance(frames, list | tuple) and frames and all(isinstance(frame, np.ndarray) for frame in frames):
-        return list(frames)
-    return None
-
-
 def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
-    """Return a column for stacks like `value`; None if `value` is not a stack of frames, or if its frames are small.
-
-    An array is treated as a stack if its dtype is uint8, it has at least three axes, its first axis has length 2 to 16,
-    and its frames have at least 256 bytes. It does no harm if this is true for a colour image. A stack that does not
-    meet these conditions needs `depth` times the memory.
-    """
-    array = as_array(value)
-    if array is None:
-        return None
-    frames = frames_of(value)
-    if frames is None:
-        if array.dtype != np.uint8 or array.ndim < 3 or not 2 <= len(array) <= _DEEPEST_STACK:
-            return None
-        if array[0].nbytes < _SMALLEST_FRAME:
-            return None
-        return FrameLeaf(rows, array.shape, array.dtype, array.shape[1:], len(array), axis=0)
-    shape, dtype, depth = frames[0].shape, frames[0].dtype, len(frames)
-    if any(frame.shape != shape or frame.dtype != dtype for frame in frames) or dtype != array.dtype:
-        return None
-    for axis in range(len(shape) + 1):
-        joined = np.moveaxis(np.stack(frames), 0, axis)  # along a new axis or (reshaped) an axis of the frames
-        if joined.size == array.size and joined.reshape(array.shape).tobytes() == array.tobytes():
-            return FrameLeaf(rows, array.shape, dtype, shape, depth, axis)
-    return None
+    """Return a column for stacks like `value`; None if `value` is not a stack of frames, or if its frames are small."""
+    form = stack_form(value)
+    return None if form is None else FrameLeaf(rows, *form)

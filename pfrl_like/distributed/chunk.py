@@ -77,9 +77,14 @@ class Chunk:
         return sum(sizes.values())
 
     @property
+    def active_rows(self) -> BoolArray:
+        """`active`, or an array of True if `active` is None; bool [T, k]."""
+        return np.ones(self.reward.shape, np.bool_) if self.active is None else self.active
+
+    @property
     def has_last(self) -> BoolArray:
         """True for the steps whose next observation is in `last_obs`, bool [T, k]."""
-        steps = np.ones(self.reward.shape, np.bool_) if self.active is None else self.active
+        steps = self.active_rows
         later = np.logical_or.accumulate(steps[::-1])[::-1]  # True if the row or a later row is a step
         is_newest = steps.copy()
         is_newest[:-1] &= ~later[1:]
@@ -105,8 +110,21 @@ class Chunk:
 
     def rows(self, column: Any) -> Any:
         """Return the values of the active steps of a column, in (t, environment) order, [n_steps, ...]."""
-        index = np.nonzero(np.ones(self.reward.shape, np.bool_) if self.active is None else self.active)
+        index = np.nonzero(self.active_rows)
         return map_nested(lambda leaf: leaf[index], column)
+
+    def first_obs(self) -> tuple[list[int], Any]:
+        """Return the environments that took a step, and the first observation of each of them, a sequence."""
+        envs = np.flatnonzero(self.active_rows.any(axis=0))
+        first = self.active_rows.argmax(axis=0)[envs]
+        return envs.tolist(), _values(map_nested(_as_objects, self.joined_obs()), first * self.n_envs + envs)
+
+    def without(self, name: str) -> tuple["Chunk", Any]:
+        """Return the chunk without an extra column, and the values of its active steps, [n_steps, ...], or None."""
+        if name not in self.extra:
+            return self, None
+        rest = {key: column for key, column in self.extra.items() if key != name}
+        return dataclasses.replace(self, extra=rest), self.rows(self.extra[name])
 
     def cut_ids(self, env_ids: Sequence[Any] | None = None) -> list[Any]:
         """Return the ids of the environments where `cut` is True. `env_ids` are the ids of all k environments."""
@@ -122,7 +140,7 @@ class Chunk:
         obs, next_index = map_nested(_as_objects, self.joined_obs()), self.next_index
         ids = range(self.n_envs) if env_ids is None else env_ids
         for t in range(len(self.reward)):
-            envs = np.arange(self.n_envs) if self.active is None else np.flatnonzero(self.active[t])
+            envs = np.flatnonzero(self.active_rows[t])
             if len(envs):
                 columns = {"action": self.action, "reward": self.reward, **self.extra}
                 yield {

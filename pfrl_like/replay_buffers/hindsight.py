@@ -124,6 +124,27 @@ class HindsightReplayBuffer(ReplayBuffer):
             raise ValueError(_UNKNOWN_END)
         super().append_batch(obs, action, reward, next_obs, terminated, truncated, env_ids, **extra)
 
+    #: `append_chunk` makes the checks of this `append_batch` itself.
+    _chunked_methods = append_batch, ReplayBuffer.stop_current_episode
+
+    def append_chunk(self, chunk: Any, env_ids: Sequence[Any] | None = None) -> None:
+        """Store the steps of a chunk, in (t, environment) order. This equals one `append_batch` call for each t.
+
+        Args:
+            chunk: A `distributed.chunk.Chunk` of T steps of k environments; it is copied.
+            env_ids: Ids of the k environments, hashable objects. If None, the ids are 0 to k - 1.
+
+        Raises:
+            NonFiniteError: If a reward is NaN, infinite or too large for float32. Nothing is stored.
+            ValueError: If a value does not have the shape and type of the first transition, if the observations of the
+                first transition have no goals, or if a step is terminal and `terminated_fn` is None. Nothing is stored.
+        """
+        if self._columns.obs is None:
+            _check_goals(chunk.first_obs()[1][0])
+        if self.terminated_fn is None and chunk.terminated.any():
+            raise ValueError(_UNKNOWN_END)
+        super().append_chunk(chunk, env_ids)
+
     def _add_items(self, rows: Sequence[int] | Indices) -> None:
         self._first_item[rows], self._last_item[rows] = self._next, self._next + len(rows) - 1
         super()._add_items(rows)

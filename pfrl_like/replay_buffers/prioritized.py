@@ -133,6 +133,15 @@ class PriorityWeightError:
         self.beta = min(1.0, self.beta + self.beta_add)
         return weight
 
+    def _set_first_errors(self, rows: Index, errors: Floats, first: int) -> None:
+        """Set the priorities of new items from errors of their first steps, if items are steps.
+
+        Args:
+            rows: Rows of the steps, [N].
+            errors: Absolute TD errors of the steps, [N].
+            first: Sequence number of the first item that was added since the steps came.
+        """
+
     def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         priorities = self._priorities
         header = {"beta": self.beta, "max_priority": priorities.max_priority, "tree": priorities.layout()}
@@ -191,6 +200,7 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
         *,
         rng: RandomSource = None,
     ) -> None:
+        self._waiting_errors: dict[int, float] = {}  # first errors of steps that no item begins with yet, keyed by row
         ReplayBuffer.__init__(self, capacity, num_steps, rng=rng)
         PriorityWeightError.__init__(self, alpha, beta0, betasteps, eps, normalize_by_max, error_min, error_max)
 
@@ -205,6 +215,17 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
 
     def _items_dropped(self, first: int, count: int) -> None:
         self._priorities.popleft(count)
+
+    def _set_first_errors(self, rows: Index, errors: Floats, first: int) -> None:
+        known = self._waiting_errors | dict(zip(rows.tolist(), errors.tolist(), strict=True))
+        index = np.arange(max(first, self._first), self._next)
+        begins = self._rows(index).tolist()
+        is_known = np.array([row in known for row in begins], np.bool_)
+        self._priorities.update(
+            index[is_known], self.priority_from_errors([known[row] for row in begins if row in known])
+        )
+        waiting = {row for run in self._columns.running.values() for row in run.waiting}
+        self._waiting_errors = {row: error for row, error in known.items() if row in waiting}
 
 
 def _require(holds: bool, name: str, value: Any, expected: str) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pfrl_like.batch import Batch
 from pfrl_like.columns import ENDED, Columns, Indices, edit, rows_of, stacks
 from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.replay_buffers.chunks import append_chunk
 from pfrl_like.replay_buffers.memory import WEIGHT, Memory, StoredItem, StoredTransition, TransitionCache, UserMemory
 from pfrl_like.replay_buffers.saved import SavedBuffer
 from pfrl_like.utils.checks import check_counts, check_transition
@@ -276,6 +277,10 @@ class ReplayBuffer(SavedBuffer):
                 if self.num_steps > 1:
                     self._columns.set_windows(run.waiting, run.waiting[-1], np.arange(len(run.waiting), 0, -1))
                 self._add_items(run.waiting)
+
+    append_chunk = append_chunk
+    #: The methods whose result `append_chunk` reproduces. A subclass that overrides them gets one call for each step.
+    _chunked_methods: tuple[Any, Any] = append_batch, stop_current_episode
 
     def _store_step(self, step: Mapping[str, Any], env_id: Any, cut: bool) -> None:
         """Store a transition, a dict of the arguments of `append`, without calling a subclass's `append`."""
