@@ -348,15 +348,19 @@ class Evaluator:
             returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
             )
-        return self._record(t, episodes, returns, lengths, statistics_of(self.agent))
+        stats = self._statistics(returns, lengths)
+        self._record(t, episodes, stats)
+        return float(stats["mean"])
 
-    def _record(
-        self, t: int, episodes: int, returns: list[float], lengths: list[float], agent_stats: list[tuple[str, Any]]
-    ) -> float:
-        """Write the row of an evaluation, call the hooks, and save the best agent. Return the mean return."""
-        stats, env_stats = _statistics(returns, lengths), statistics_of(self.env)
+    def _statistics(self, returns: list[float], lengths: list[float]) -> dict[str, Any]:
+        stats = _statistics(returns, lengths)
         if self.success_threshold is not None:
             stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
+        return stats
+
+    def _record(self, t: int, episodes: int, stats: dict[str, Any]) -> None:
+        """Write the row of an evaluation, call the hooks, and save the best agent."""
+        agent_stats, env_stats = self._agent_statistics(), statistics_of(self.env)
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
         self._scores.append(_row([*row, *(value for _, value in [*agent_stats, *env_stats])]))
@@ -373,7 +377,9 @@ class Evaluator:
             if self.save_best_so_far_agent:
                 with self._scores.error_context("best"):
                     self._save_best()
-        return mean
+
+    def _agent_statistics(self) -> list[tuple[str, Any]]:
+        return statistics_of(self.agent)
 
     def _save_best(self) -> None:
         save_agent(self.agent, "best", self.outdir, self.logger)

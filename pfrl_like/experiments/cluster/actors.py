@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -164,7 +165,7 @@ class EnvActors:
         return self._class.remote(self.make_origin(i, self.lives[i]), *self.arguments)
 
     def _start(self, i: int, limit: float) -> None:
-        self._add(self.handles[i].start.remote(self._records), i, 0, limit, self.handles[i].ping.remote())
+        self._add(self.handles[i].start.remote(self._records, sys.path), i, 0, limit, self.handles[i].ping.remote())
 
     def _add(self, ref: Any, i: int, rows: int, limit: float, ping: Any = None) -> None:
         self.pending[ref] = Request(i, rows, limit, time.monotonic() + limit, ping)

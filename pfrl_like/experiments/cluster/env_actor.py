@@ -1,5 +1,8 @@
 """`EnvActor`: steps several environments in a process of its own, with a copy of the acting half of an agent."""
 
+import os
+import re
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +28,7 @@ from pfrl_like.runs.loop import Clock
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.random_seed import set_random_seed
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Ray colours the names of processes
 #: Function that makes an environment, called as (number of the actor, number of the environment in the actor, test).
 MakeEnv = Callable[[int, int, bool], Any]
 #: The tensors of the acting modules as bytes, in the order of `acting_tensors`.
@@ -35,14 +39,14 @@ class Origin(NamedTuple):
     """The place and the random streams of an actor.
 
     Attributes:
-        index: Number of the actor, counted from 0.
+        actor: Number of the actor, counted from 0.
         life: Number of earlier processes of this actor that were lost.
         jumps: Number of jumps by which the generators of the explorer advance. Each process has its own number.
         entropy: Seed of the streams of all actors. None if the actor continues `streams`.
         streams: Global streams of the driver, which the actor continues. None if `entropy` seeds the streams.
     """
 
-    index: int
+    actor: int
     life: int
     jumps: int
     entropy: int | None
@@ -141,7 +145,12 @@ def error_of(index: int, which: str, error: Any) -> WorkerError:
         which: Text before the description of the failure.
         error: The `RayTaskError`.
     """
-    return WorkerError(index, f"{which}raised {error.cause!r:.300}", str(error.traceback_str))
+    return WorkerError(index, f"{which}raised {error.cause!r:.300}", _COLOURS.sub("", str(error)))
+
+
+def add_paths(paths: Sequence[str]) -> None:
+    """Append the driver's search path of modules to that of this process, without folders that do not exist here."""
+    sys.path += [path for path in paths if path not in sys.path and os.path.isdir(path)]
 
 
 class EnvActor:
@@ -165,36 +174,42 @@ class EnvActor:
     def ping(self) -> None:
         """Return, to show that the actor has a process."""
 
-    def start(self, records: bool) -> Description:
+    def start(self, records: bool, paths: Sequence[str]) -> Description:
         """Make the environments and the acting copy, and describe them.
 
         This is not a part of the constructor, because Ray reports an error in a constructor as the death of the actor.
 
         Args:
             records: True to record episodes, so that `saved_state` can be called.
+            paths: Folders of modules that the user imports.
         """
         torch.set_num_threads(1)
+        add_paths(paths)
+        self.prepare()
+        if records:
+            self.source.record()
+        return describe(self.env)
+
+    def prepare(self) -> None:
+        """Set the random streams, and make the environments and the acting copy."""
         seeds = self._seed_global_streams()
         acting, make_env = cloudpickle.loads(self._packed)
         vary_streams(getattr(acting, "explorer", None), self.origin.jumps)
-        self.env = SerialVectorEnv([make_env(self.origin.index, i, False) for i in range(self.num_envs)])
+        self.env = SerialVectorEnv([make_env(self.origin.actor, i, False) for i in range(self.num_envs)])
         if seeds is not None:
             self.env.seed(seeds)
         self.acting, self.sender = acting, ChunkSender(self.num_envs)
         setattr(acting, "step_collector" if hasattr(acting, "step_collector") else "replay_buffer", self.sender)
         self.tensors = acting_tensors(acting)
         self.source = VectorSource(acting, self.env, self._max_episode_len)
-        if records:
-            self.source.record()
-        return describe(self.env)
 
     def _seed_global_streams(self) -> list[int] | None:
         """Seed the global streams. Return the seeds of the environments; None if they keep the seeds of `make_env`."""
         if self.origin.streams is not None:
             self.origin.streams._replace(cuda=None).restore()
             return None
-        sequence = np.random.SeedSequence(self.origin.entropy, spawn_key=(self.origin.index, self.origin.life))
-        first, *others = sequence.generate_state(1 + self.num_envs).tolist()
+        sequence = np.random.SeedSequence(self.origin.entropy, spawn_key=(self.origin.actor, self.origin.life))
+        first, *others = map(int, sequence.generate_state(1 + self.num_envs))
         set_random_seed(first)
         return others
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,14 @@ import torch
 from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
-from pfrl_like.experiments.cluster.env_actor import Weights, acting_tensors, error_of, load_weights, pack_weights
+from pfrl_like.experiments.cluster.env_actor import (
+    Weights,
+    acting_tensors,
+    add_paths,
+    error_of,
+    load_weights,
+    pack_weights,
+)
 from pfrl_like.experiments.evaluator import Evaluator, run_evaluation_episodes
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -23,8 +31,6 @@ _CANDIDATE = ".tmp-evaluated"
 _POLL = 0.5
 #: Number of times that the actor may be lost during one evaluation.
 _MAX_LOSSES = 3
-
-_Scores = tuple[list[float], list[float]]
 
 
 class EvalActor:
@@ -39,26 +45,30 @@ class EvalActor:
     def __init__(self, packed: bytes, seed: int) -> None:
         self._packed, self._seed = packed, seed
 
-    def start(self) -> None:
-        """Make the environment and the acting copy."""
+    def start(self, paths: Sequence[str]) -> None:
+        """Make the environment and the acting copy. The folders `paths` contain modules that the user imports."""
         torch.set_num_threads(1)
+        add_paths(paths)
         self.acting, make_env = cloudpickle.loads(self._packed)
         self.env = make_env()
         with contextlib.suppress(TypeError):  # an environment of gym has no argument `seed`
             self.env.reset(seed=self._seed)
 
-    def evaluate(self, weights: Weights, seed: int, *limits: int | None) -> _Scores:
-        """Return the returns and the lengths of evaluation episodes.
+    def evaluate(
+        self, weights: Weights, seed: int, n_steps: int | None, n_episodes: int | None, max_episode_len: int | None
+    ) -> tuple[list[float], list[float]]:
+        """Return the returns and the lengths of evaluation episodes; see `run_evaluation_episodes`.
 
         Args:
             weights: Weights of the agent that is evaluated.
             seed: Seed of the global streams.
-            *limits: The arguments `n_steps`, `n_episodes` and `max_episode_len` of `run_evaluation_episodes`.
+            n_steps: Number of steps. None if `n_episodes` is given.
+            n_episodes: Number of episodes. None if `n_steps` is given.
+            max_episode_len: Maximum number of steps in an episode. If None, there is no limit.
         """
         load_weights(acting_tensors(self.acting), weights)
         set_random_seed(seed)
-        scores: _Scores = run_evaluation_episodes(self.env, self.acting, *limits)
-        return scores
+        return run_evaluation_episodes(self.env, self.acting, n_steps, n_episodes, max_episode_len)
 
     def saved_state(self) -> dict[str, Any]:
         """Return the state of the environment as JSON values."""
@@ -126,11 +136,12 @@ class ActorEvaluator(Evaluator):
         self._running: _Running | None = None
         self._unreported: float | None = None
         self._losses = 0
+        self._agent_stats = statistics_of(self.agent)
         self._actor = self._start()
 
     def _start(self) -> Any:
         actor = self._ray.remote(EvalActor).options(num_cpus=self._cpus).remote(self._packed, self._seed)
-        self._started = actor.start.remote()
+        self._started = actor.start.remote(sys.path)
         return actor
 
     def evaluate_if_necessary(self, t: int, episodes: int) -> float | None:
@@ -183,8 +194,13 @@ class ActorEvaluator(Evaluator):
                 raise error_of(0, "of the evaluation ", error) from None
             except self._ray.exceptions.RayError as error:
                 self._replace(running, error)
-        self._running, self._losses = None, 0
-        return self._record(running.t, running.episodes, returns, lengths, running.agent_stats)
+        self._running, self._losses, self._agent_stats = None, 0, running.agent_stats
+        stats = self._statistics(returns, lengths)
+        self._record(running.t, running.episodes, stats)
+        return float(stats["mean"])
+
+    def _agent_statistics(self) -> list[tuple[str, Any]]:
+        return self._agent_stats
 
     def _replace(self, running: _Running, error: Exception) -> None:
         """Start another actor after the actor was lost, and repeat the evaluation."""

@@ -223,12 +223,12 @@ def train_agent_distributed(
 
 def _check(arguments: Mapping[str, Any]) -> MessageSize:
     """Check the arguments that only this runner has. Return the size of messages."""
-    names = "actors", "envs_per_actor", "requests_in_flight"
-    check_counts(1, False, **{name: arguments[name] for name in names})
+    counts = "actors", "envs_per_actor", "requests_in_flight"
+    check_counts(1, False, **{name: arguments[name] for name in counts})
     check_counts(0, False, max_early_deaths=arguments["max_early_deaths"])
     check_counts(0, True, seed=arguments["seed"])
-    names = "seconds_per_message", "start_timeout", "answer_timeout", "replace_timeout"
-    check_seconds(**{name: arguments[name] for name in names})
+    seconds = "seconds_per_message", "start_timeout", "answer_timeout", "replace_timeout"
+    check_seconds(**{name: arguments[name] for name in seconds})
     check_choice("order", arguments["order"], ("arrival", "fixed"))
     rows, rate, cpus = (arguments[name] for name in ("rows_per_message", "updates_per_step", "cpus_per_actor"))
     if not isinstance(rows, Sequence) or len(rows) != 2:

@@ -140,7 +140,7 @@ class DistributedSource:
 
     def _ticks(self, i: int) -> int:
         """Return for how many steps of each environment actor `i` is asked."""
-        missing = None if self.has_replay else self.agent.steps_until_update
+        missing: int | None = None if self.has_replay else self.agent.steps_until_update
         if missing is not None:
             return max(1, -(-missing // self.num_envs))
         return self.size.ticks(self.actors.num_envs, None if self.order == "fixed" else self._tick_seconds[i])
@@ -166,10 +166,11 @@ class DistributedSource:
         """Make the updates that are due. Return True if there was one."""
         if not self.has_replay:
             is_complete = not self.is_synchronous or not self.actors.pending
-            if is_due := is_complete and self.agent.is_due():
-                self.agent.update_from_rollout()
-                self.updates += 1
-            return is_due
+            if not is_complete or not self.agent.is_due():
+                return False
+            self.agent.update_from_rollout()
+            self.updates += 1
+            return True
         if len(self.agent.replay_buffer) < self.agent.replay_start_size:
             return False
         if self._first is None:
