@@ -14,9 +14,9 @@ from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.returns import lambda_returns
 from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import all_steps, episode_batches
+from pfrl_like.learning.minibatches import all_steps, check_all_finite, episode_batches
 from pfrl_like.learning.model_outputs import policy_of
-from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
+from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.on_policy import accumulate_gradient, learn_by_sequences, step_along_gradient
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.learning.settings import change_optimizer, settings

@@ -15,9 +15,9 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import explained_variance, standardized, weighted_mean
 from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import all_steps, epochs_of
+from pfrl_like.learning.minibatches import all_steps, check_all_finite, epochs_of
 from pfrl_like.learning.model_outputs import output_of, policy_of
-from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
+from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.episode_list import episode_memory
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.learning.settings import change_optimizer, settings

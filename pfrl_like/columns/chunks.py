@@ -75,7 +75,8 @@ def append_steps(columns: Columns, steps: StepColumns) -> Indices:
     leaves, actions, extras = _check(columns, steps)
     links = previous, following = steps.links
     begins = np.flatnonzero(previous < 0)
-    firsts = begins[np.unique(steps.env[begins], return_index=True)[1]]  # first step of each environment
+    first_of = dict(zip(steps.env[begins[::-1]].tolist(), begins[::-1].tolist(), strict=True))
+    firsts = np.array([*first_of.values()], np.int64)  # first step of each environment
     runs = [columns.running.get(steps.env_ids[env]) for env in steps.env[firsts]]
     rows = columns.steps.take(len(steps.env))
     at, next_at = _put_observations(columns, steps, leaves, links, firsts, runs)
@@ -198,7 +199,7 @@ def _put_observations(
 def _update_running(columns: Columns, steps: StepColumns, rows: Indices, next_at: Indices, begins: Indices) -> None:
     """Update the running episodes. They stay in the order in which they began; `begins` are first steps of episodes."""
     running = columns.running
-    for env in np.unique(steps.env[steps.ended]).tolist():
+    for env in steps.env[steps.ended].tolist():
         running.pop(steps.env_ids[env], None)
     newest = dict(zip(steps.env.tolist(), range(len(steps.env)), strict=True))
     newest_begins = dict(zip(steps.env[begins].tolist(), begins.tolist(), strict=True))

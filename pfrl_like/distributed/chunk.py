@@ -113,6 +113,12 @@ class Chunk:
         index = np.nonzero(self.active_rows)
         return map_nested(lambda leaf: leaf[index], column)
 
+    def obs_values(self) -> tuple[Any, Any]:
+        """Return copies of the observations of the active steps and of `last_obs`, each as a sequence."""
+        n_rows, obs = self.reward.size, map_nested(_as_objects, self.joined_obs())
+        last = np.arange(n_rows, n_rows + np.count_nonzero(self.has_last))
+        return _values(obs, np.flatnonzero(self.active_rows)), _values(obs, last)
+
     def first_obs(self) -> tuple[list[int], Any]:
         """Return the environments that took a step, and the first observation of each of them, a sequence."""
         envs = np.flatnonzero(self.active_rows.any(axis=0))

@@ -17,6 +17,7 @@ from pfrl_like.distributed.learner import Hook
 from pfrl_like.errors import ExportError
 from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
+from pfrl_like.learning.rollout import Rollout
 from pfrl_like.processes import Portable, SharedArrays
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
@@ -31,18 +32,38 @@ _CLEARED_ATTRIBUTES = (
 
 def acting_copy(agent: Any) -> Any:
     """Return a copy on the CPU that selects actions like the agent and cannot learn."""
+    acting = _acting_half(agent)
+    acting._clear_records()
+    acting.replay_buffer = ()  # an `Actor` assigns its own buffer
+    acting.target_update_interval = sys.maxsize  # there is no target network to update
+    return acting
+
+
+def rollout_acting_copy(agent: Any) -> Any:
+    """Return a copy on the CPU that selects actions like the on-policy agent and cannot learn.
+
+    Assign a `ChunkSender` to the attribute `step_collector` of the copy, and pass its chunks to `observe_chunk` of the
+    agent. The chunks have the columns `log_prob` (of the acting policy), `entropy` and, if the model returns values,
+    `value`, each [T, k].
+    """
+    acting = _acting_half(agent)
+    acting._rollout, acting._records = Rollout(), {}
+    acting._features = acting._last_outputs = None
+    acting._next_obs, acting._bootstrap_inputs = [], acting._make_bootstrap_inputs
+    return acting
+
+
+def _acting_half(agent: Any) -> Any:
     acting = copy.copy(agent)
     parts = [name for name, value in vars(agent).items() if isinstance(value, nn.Module | Optimizer)]
     # `vars` bypasses `constructor_only`, which forbids assignments
     vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_CLEARED_ATTRIBUTES)))
-    for name in agent._acting_attributes:
-        setattr(acting, name, frozen_copy(getattr(agent, name)).cpu())
+    for name, module in agent.acting_modules.items():
+        setattr(acting, name, frozen_copy(module).cpu())
     acting.explorer = copy.deepcopy(acting.explorer)
     acting.device, acting.gpu = torch.device("cpu"), None
-    acting.recurrent_memory = None if acting.recurrent_memory is None else RecurrentMemory(acting.episodic_update_len)
-    acting._clear_records()
-    acting.replay_buffer = ()  # an `Actor` assigns its own buffer
-    acting.target_update_interval = sys.maxsize  # there is no target network to update
+    interval = getattr(acting, "episodic_update_len", None)
+    acting.recurrent_memory = None if acting.recurrent_memory is None else RecurrentMemory(interval)
     return acting
 
 

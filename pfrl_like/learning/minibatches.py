@@ -11,7 +11,8 @@ from torch import Tensor
 
 from pfrl_like.agent import TRAIN
 from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
-from pfrl_like.functions.returns import n_step_returns
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.functions.returns import gae, n_step_returns
 from pfrl_like.learning.recurrent_memory import batch_first, burn_in
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.utils.contexts import evaluation_mode
@@ -272,3 +273,46 @@ def row_shape_error(batch: Batch) -> ValueError:
     columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
     shapes = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
     return ValueError(f"batch has columns of the shapes {shapes}, expected one number for each row, [N]")
+
+
+def with_advantages(agent: Any, episodes: Episodes, gae_lambda: float) -> Batch:
+    """Return the steps with the columns `log_prob`, `value`, `advantage` and `returns`.
+
+    The columns are computed with the current model. Existing columns do not change.
+
+    Args:
+        agent: The on-policy agent.
+        episodes: Episodes with features.
+        gae_lambda: Lambda of the generalised advantage estimate.
+
+    Raises:
+        NonFiniteError: If one of these columns contains NaN or infinity.
+    """
+    if isinstance(episodes, int):
+        raise steps_for_data(episodes)
+    steps = episodes.steps
+    with torch.no_grad(), evaluation_mode(agent.model):
+        distribution, value = agent._evaluate(steps.obs, steps.action_mask, episodes.states)
+        last_value = value[:0]
+        if len(episodes.last_rows):
+            last_value = agent._evaluate(episodes.last_obs, None, episodes.last_state)[1]
+        value = value if steps.value is None else steps.value
+        log_prob = distribution.log_prob(steps.action) if steps.log_prob is None else steps.log_prob
+        advantage = steps.advantage
+        if advantage is None:
+            next_value = episodes.next_values(value, last_value)
+            advantage = gae(steps.reward, steps.discount, value, next_value, episodes.continues, gae_lambda)
+        returns = advantage + value if steps.returns is None else steps.returns
+        check_all_finite(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
+    return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
+
+
+def check_all_finite(**columns: Tensor) -> None:
+    """Check that all numbers in the columns are finite.
+
+    Raises:
+        NonFiniteError: If a number is NaN or infinite. The message names the column.
+    """
+    for name, column in columns.items():
+        if not bool(torch.isfinite(column).all()):
+            raise NonFiniteError(name, f"{name} holds NaN or infinity, expected finite numbers; no update was made")

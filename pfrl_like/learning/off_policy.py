@@ -14,12 +14,12 @@ from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import Batch
-from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning import statistics
 from pfrl_like.learning.acting import Acting, check_observed
 from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_training
+from pfrl_like.learning.chunks import count_step, observe_replay_chunk
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts, check_start
 from pfrl_like.learning.compatibility.spaces import check_dataset, raise_for_unknown_action
 from pfrl_like.learning.critics import Targets
@@ -327,17 +327,6 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             if self.target_update_interval is not None and self.t % self.target_update_interval == 0:
                 self.sync_target_network()
 
-    def observe_chunk(self, chunk: Chunk, env_ids: Sequence[Any] | None = None) -> None:
-        """Store the steps of an acting copy in the replay buffer, and count them. No update is made.
-
-        Args:
-            chunk: Steps of k environments.
-            env_ids: Ids of the k environments, hashable objects. If None, the ids are 0 to k - 1.
-        """
-        self.replay_buffer.append_chunk(chunk, env_ids)
-        self.t += chunk.n_steps
-        self._cumulative_steps += chunk.n_steps
-
     def stop_episode(self) -> None:
         """Discard the running episodes: the next observations start new episodes.
 
@@ -543,11 +532,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     get_statistics = statistics.replay_statistics
     _clear_records = statistics.clear_records
 
-    def count_step(self) -> None:
-        """Count a training step whose transition other code has stored, for example the learner's poller."""
-        self.t += 1
-        self._cumulative_steps += 1
-
+    count_step = count_step
+    observe_chunk = observe_replay_chunk
     _prepare = features_of_batch
     saved_state = statistics.saved_progress
     restore_state = statistics.restore_progress

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
-from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning import statistics
 from pfrl_like.learning.acting import Acting, PolicyActionSelector, check_observed
+from pfrl_like.learning.acting_copy import rollout_acting_copy
+from pfrl_like.learning.chunks import acting_columns, observe_rollout_chunk, send_step
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
 from pfrl_like.learning.compatibility.spaces import check_policy_fits, raise_for_unknown_action
-from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch, steps_for_data
+from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch, with_advantages
 from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
@@ -33,7 +33,7 @@ from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import LARGEST_REWARD, check_counts, constructor_only
-from pfrl_like.utils.contexts import block_evaluation, evaluation_mode
+from pfrl_like.utils.contexts import block_evaluation
 from pfrl_like.utils.recurrent import one_step_forward
 
 
@@ -89,9 +89,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     #: Collector of the steps of an acting copy, in the place of the rollout: a `ChunkSender`. None in other agents.
     step_collector: Any = None
-    #: Columns that acting records and the rollout keeps, among "log_prob" (of the acting policy), "entropy" and
-    #: "value". The update finds them in `Episodes.steps`. If empty, the update computes them with its own model.
+    #: Columns that acting records and the rollout keeps, among "log_prob" (of the acting policy) and "value". They are
+    #: in `Episodes.steps` of an update. If empty, the update computes them with its own model.
     _acting_columns: tuple[str, ...] = ()
+    _last_acting_columns: Mapping[str, Tensor]  # these columns of the last `act`, each [k]
 
     #: Minibatch of the subclass's method that is running, for example `_lossfun`. None if no such method is running.
     _override_batch: Batch | None = None
@@ -182,7 +183,11 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self._features = obs
             distribution, value = self._last_outputs
             active_rows = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
-            self._record_acting(allowed(distribution, action_mask), value, active_rows)
+            distribution = allowed(distribution, action_mask)
+            if self.step_collector is not None or self._acting_columns:
+                self._last_acting_columns = acting_columns(distribution, value, actions)
+            if self.step_collector is None:
+                self._record_acting(distribution, value, active_rows)
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
@@ -275,40 +280,35 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         if self.training and self.is_due():
             self.update_from_rollout()
 
-    def observe_chunk(self, chunk: Chunk, env_ids: Sequence[int] | None = None) -> None:
-        """Add the steps of an acting copy to the collected steps. No update is made: if `is_due`, the caller makes it.
-
-        Args:
-            chunk: Steps of k environments.
-            env_ids: Indices of the k environments among the environments of all acting copies. If None, the indices are
-                0 to k - 1.
-        """
-        raise NotImplementedError
-
-    def acting_copy(self) -> Any:
-        """Return a copy on the CPU that selects actions, records them for the learner, and cannot learn.
-
-        Assign a `ChunkSender` to the attribute `step_collector` of the copy. The chunks have the columns `log_prob` (of
-        the acting policy), `entropy` and `value` [T, k], if the model has them.
-        """
-        raise NotImplementedError
-
     def stop_episode(self) -> None:
         """Truncate the running episodes: the next observations start new episodes.
 
         Runners call this method before their first step, because the previous run may have stopped within an episode.
         """
+        if self.training and self.step_collector is not None:
+            for env_id in range(len(self.batch_last_obs or ())):
+                self.step_collector.stop_current_episode(env_id)
         if self.training and len(self._rollout):
-            env_ids, rows = self._rollout.running()
-            self._rollout.end(rows)
-            self._truncate(env_ids, rows)
+            self._end_running()
         if self.recurrent_memory is not None:
             self.recurrent_memory.forget(self.training)
 
+    def _end_running(self, among: Rows | None = None) -> None:
+        """Truncate the running episodes, or only those of the environments `among`."""
+        env_ids, rows = self._rollout.running()
+        if among is not None:
+            env_ids, rows = (each[np.isin(env_ids, among)] for each in (env_ids, rows))
+        self._rollout.end(rows)
+        self._truncate(env_ids, rows)
+
     def _store(self, next_obs: Any, reward: Any, terminated: Any, ended: Any, active: Any) -> None:
         """Store the step of each active environment, and the final observations of truncated episodes."""
+        if self.step_collector is not None:
+            send_step(self, next_obs, reward, terminated, ended, active)
+            return
         k = len(reward)
         columns = {
+            **{name: self._last_acting_columns[name] for name in self._acting_columns},
             "obs": self._features,
             "action": torch.as_tensor(np.asarray(self.batch_last_action)),
             "reward": torch.from_numpy(reward),
@@ -352,6 +352,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             return obs, None
         state = batch_first(self.recurrent_memory.train_state, self.recurrent_memory.train_state)
         return obs, map_nested(lambda leaf: leaf[torch.from_numpy(env_ids).to(leaf.device)], state)
+
+    observe_chunk = observe_rollout_chunk
+    acting_copy = rollout_acting_copy
 
     # Learning
 
@@ -432,35 +435,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """
         self.n_updates -= updates
 
-    def _with_advantages(self, episodes: Episodes, gae_lambda: float) -> Batch:
-        """Return the steps with the columns `log_prob`, `value`, `advantage` and `returns`.
-
-        The columns are computed with the current model. Existing columns do not change.
-
-        Args:
-            episodes: Episodes with features.
-            gae_lambda: Lambda of the generalised advantage estimate.
-
-        Raises:
-            NonFiniteError: If one of these columns contains NaN or infinity.
-        """
-        if isinstance(episodes, int):
-            raise steps_for_data(episodes)
-        steps = episodes.steps
-        with torch.no_grad(), evaluation_mode(self.model):
-            distribution, value = self._evaluate(steps.obs, steps.action_mask, episodes.states)
-            last_value = value[:0]
-            if len(episodes.last_rows):
-                last_value = self._evaluate(episodes.last_obs, None, episodes.last_state)[1]
-            value = value if steps.value is None else steps.value
-            log_prob = distribution.log_prob(steps.action) if steps.log_prob is None else steps.log_prob
-            advantage = steps.advantage
-            if advantage is None:
-                next_value = episodes.next_values(value, last_value)
-                advantage = gae(steps.reward, steps.discount, value, next_value, episodes.continues, gae_lambda)
-            returns = advantage + value if steps.returns is None else steps.returns
-            check_all_finite(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
-        return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
+    _with_advantages = with_advantages
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
         """Update the normaliser with `steps.obs`, then normalise them. Return the episodes with these steps."""
@@ -478,14 +453,3 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             output = one_step_forward(self.model, obs, state)[0]
         distribution, value = output
         return distribution if action_mask is None else allowed(distribution, action_mask), value.squeeze(-1)
-
-
-def check_all_finite(**columns: Tensor) -> None:
-    """Check that all numbers in the columns are finite.
-
-    Raises:
-        NonFiniteError: If a number is NaN or infinite. The message names the column.
-    """
-    for name, column in columns.items():
-        if not bool(torch.isfinite(column).all()):
-            raise NonFiniteError(name, f"{name} holds NaN or infinity, expected finite numbers; no update was made")

@@ -246,15 +246,14 @@ class Rollout:
         discount = gamma * (~terminated).to(columns["reward"].dtype)
         position = np.empty(self._n, np.int64)
         position[order] = np.arange(len(order))
-        last_rows, last_obs, last_state = self._joined_tails()
-        return Episodes(
-            Batch(next_obs=None, discount=discount, **columns),
-            lengths,
-            torch.from_numpy(position[last_rows]).to(device),
-            map_nested(lambda leaf: leaf.to(device), last_obs),
-            map_nested(lambda leaf: leaf.to(device), last_state),
-            states,
+        last_rows, *inputs = self._joined_tails()
+        by_position = torch.from_numpy(np.argsort(position[last_rows]))  # whatever the order in which the steps came
+        last_obs, last_state = (
+            map_nested(lambda leaf: leaf[by_position.to(leaf.device)].to(device), part) for part in inputs
         )
+        last_positions = torch.from_numpy(position[last_rows])[by_position].to(device)
+        batch = Batch(next_obs=None, discount=discount, **columns)
+        return Episodes(batch, lengths, last_positions, last_obs, last_state, states)
 
     def _joined_tails(self) -> tuple[Rows, Any, Any]:
         """Return the last rows of truncated episodes, and the observations and recurrent states after these rows.

@@ -62,8 +62,7 @@ class ReplayBuffer(SavedBuffer):
             raise ValueError(f"num_steps: got {num_steps!r}, expected an integer >= 1")
         check_rng(rng)
         self._capacity: int | None = capacity
-        self.num_steps = num_steps
-        self._rng = rng
+        self.num_steps, self._rng = num_steps, rng
         self._horizon: float = num_steps  # number of stored transitions after which an item can be sampled
         self._columns = Columns()
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next new item

@@ -6,9 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pfrl_like.columns.frame_stacks import FrameStacks
-from pfrl_like.distributed.chunk_sender import ChunkSender
-from pfrl_like.errors import NonFiniteError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
@@ -84,7 +81,9 @@ KINDS = {
     "small": lambda rng, n: ReplayBuffer(7, n, rng=rng),
     "prioritized": lambda rng, n: PrioritizedReplayBuffer(40, num_steps=n, rng=rng),
     "episodic": lambda rng, n: EpisodicReplayBuffer(40, rng=rng),
-    "prioritized_episodic": lambda rng, n: PrioritizedEpisodicReplayBuffer(60, rng=rng, wait_priority_after_sampling=False),
+    "prioritized_episodic": lambda rng, n: PrioritizedEpisodicReplayBuffer(
+        60, rng=rng, wait_priority_after_sampling=False
+    ),
     "own_append": lambda rng, n: OwnAppend(50, n, rng=rng),
 }
 
