@@ -134,7 +134,8 @@ def load_weights(tensors: Sequence[Tensor], weights: Weights) -> None:
     """Write the result of `pack_weights` to tensors of the same shapes."""
     with torch.no_grad():
         for tensor, array in zip(tensors, weights, strict=True):
-            tensor.copy_(torch.from_numpy(array.copy()).view(tensor.dtype).view(tensor.shape))
+            if len(array):
+                tensor.copy_(torch.from_numpy(array.copy()).view(tensor.dtype).view(tensor.shape))
 
 
 def error_of(index: int, which: str, error: Any) -> WorkerError:

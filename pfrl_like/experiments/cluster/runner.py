@@ -186,7 +186,7 @@ def train_agent_distributed(
     agent = make_agent()
     check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
     make_env = _make_env_of(make_env)
-    acting = agent.acting_copy()
+    acting = _acting_copy(agent)
     packed = _packed(acting=acting, make_env=make_env)
     with contextlib.ExitStack() as stack:
         ray, is_private = stack.enter_context(ray_session(address))
@@ -279,11 +279,25 @@ def _packed(**parts: Any) -> bytes:
     try:
         return bytes(cloudpickle.dumps(tuple(parts.values())))
     except Exception as error:
-        culprits = (_culprit(name, part, set()) for name, part in parts.items())
-        name, reason = next(filter(None, culprits), ("make_env", error))
-        raise TypeError(
-            f"{name} cannot be sent to an actor: {reason}. Make such an object inside make_env, or remove it"
-        ) from error
+        raise _unsendable(parts, error) from error
+
+
+def _acting_copy(agent: Any) -> Any:
+    """Return an acting copy of the agent.
+
+    Raises:
+        TypeError: If the agent cannot be copied. The message names the attribute that is the reason.
+    """
+    try:
+        return agent.acting_copy()
+    except TypeError as error:
+        raise _unsendable({"agent": agent}, error) from error
+
+
+def _unsendable(parts: Mapping[str, Any], error: Exception) -> TypeError:
+    culprits = (_culprit(name, part, set()) for name, part in parts.items())
+    name, reason = next(filter(None, culprits), (" or ".join(parts), error))
+    return TypeError(f"{name} cannot be sent to an actor: {reason}. Make such an object in make_env, or remove it")
 
 
 def _culprit(name: str, value: Any, seen: set[int]) -> tuple[str, Exception] | None:

@@ -67,8 +67,10 @@ def test_an_actor_continues_exactly_from_its_saved_state():
     agent = small_dqn()
     actor, successor = (actor_of(agent, Origin(1, 0, 1, 7, None)) for _ in range(2))
     collect(actor, agent, 11)
-    assert successor.restore_state(actor.saved_state()) == []
-    assert equal(collect(actor, agent, 11), collect(successor, agent, 11))
+    state = actor.saved_state()
+    expected = collect(actor, agent, 11)
+    assert successor.restore_state(state) == []
+    assert equal(expected, collect(successor, agent, 11))
 
 
 def test_an_answer_survives_its_conversion_to_json():
