@@ -42,6 +42,12 @@ class Faulty(gymnasium.Wrapper):  # type: ignore[type-arg]
         raise LookupError("the simulator has lost its world")
 
 
+class LaggedPPO(PPO):
+    """PPO that stores the log-probabilities of the policy that acted, as agents do that correct for its age."""
+
+    _acting_columns = ("log_prob",)
+
+
 def cartpole(actor: int, index: int, test: bool) -> Any:
     """CartPole, seeded."""
     return make_env(gymnasium.make("CartPole-v1"), seed=100 * actor + 10 * index + test)
@@ -67,7 +73,8 @@ def small_on_policy(kind: str = "PPO", **options: Any) -> Any:
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     if kind == "A2C":
         return A2C(model, optimizer, **{"gamma": 0.9, "num_processes": 4, "update_steps": 8, **options})
-    return PPO(model, optimizer, **{"gamma": 0.9, "update_interval": 32, "minibatch_size": 8, "epochs": 2, **options})
+    options = {"gamma": 0.9, "update_interval": 32, "minibatch_size": 8, "epochs": 2, **options}
+    return {"PPO": PPO, "LaggedPPO": LaggedPPO}[kind](model, optimizer, **options)
 
 
 def numbers_of(agent: Any) -> np.ndarray:

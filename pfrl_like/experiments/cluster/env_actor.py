@@ -18,7 +18,6 @@ from pfrl_like.distributed.actor import vary_streams
 from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.envs.env_states import layers_of
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.processes.supervisor import close_all
@@ -62,7 +61,6 @@ class Description(NamedTuple):
         observation_space: Observation space of one environment. None if unknown.
         action_space: Action space of one environment. None if unknown.
         spec: `spec` of the first environment. None if unknown.
-        layers: Class names of the wrappers of the first environment, and of the environment.
     """
 
     versions: dict[str, str]
@@ -70,7 +68,6 @@ class Description(NamedTuple):
     observation_space: Any
     action_space: Any
     spec: Any
-    layers: list[str]
 
 
 class Answer(NamedTuple):
@@ -267,11 +264,8 @@ def describe(env: Any) -> Description:
     """Return the description of this process and of a vector environment."""
     import ray
 
-    first = env.envs[0]
-    return Description(
-        versions(), ray.get_runtime_context().get_node_id(), env.observation_space, env.action_space, env.spec,
-        [type(layer).__name__ for layer in layers_of(first)],
-    )  # fmt: skip
+    node = ray.get_runtime_context().get_node_id()
+    return Description(versions(), node, env.observation_space, env.action_space, env.spec)
 
 
 @dataclass(frozen=True)
@@ -283,11 +277,9 @@ class RemoteEnvs:
         observation_space: Observation space of one environment. None if unknown.
         action_space: Action space of one environment. None if unknown.
         spec: `spec` of the first environment. None if unknown.
-        layers: Class names of the wrappers of the first environment, and of the environment.
     """
 
     num_envs: int
     observation_space: Any
     action_space: Any
     spec: Any
-    layers: Sequence[str]

@@ -15,6 +15,8 @@ from pfrl_like.errors import MissingDependencyError
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
 #: A private Ray listens only on the loopback interface. Ray reads this variable when it is imported.
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+#: Folder of the temporary files. Ray makes sockets below it, whose paths are limited to about 100 characters.
+_FOLDER = "/tmp"
 #: Size of the object store of a private Ray, in bytes. Memory is allocated only when it is used.
 _OBJECT_STORE_BYTES = 1 << 29
 
@@ -72,7 +74,7 @@ def _private_options(ray: Any) -> Iterator[dict[str, Any]]:
     """Yield the arguments of `ray.init` for a private Ray. Print no messages of Ray inside the context."""
     # If the user has imported Ray earlier, Ray has already read the variable `_LOOPBACK`.
     constants, worker = ray._private.ray_constants, ray._private.worker
-    folder = tempfile.mkdtemp(prefix="pfrl_like-ray-")
+    folder = tempfile.mkdtemp(prefix=f"pfrl_like-ray-{os.getpid()}-", dir=_FOLDER if os.path.isdir(_FOLDER) else None)
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.enter_context(_attribute(constants, "ENABLE_RAY_CLUSTER", False))

@@ -201,7 +201,7 @@ def train_agent_distributed(
         source = DistributedSource(agent, group, order, size, updates_per_step, earlier_t)
         stack.callback(source.close)
         first = group.descriptions[0]
-        env = RemoteEnvs(source.num_envs, first.observation_space, first.action_space, first.spec, first.layers)
+        env = RemoteEnvs(source.num_envs, first.observation_space, first.action_space, first.spec)
         evaluator = None
         if eval_interval is not None:
             evaluated = _packed(acting=acting, make_env=functools.partial(make_env, actors, 0, True))

@@ -35,18 +35,18 @@ class MessageSize:
     least: int
     most: int
 
-    def ticks(self, num_envs: int, tick_seconds: float | None) -> int:
+    def ticks(self, num_envs: int, tick_seconds: float) -> int:
         """Return the number of steps of each environment.
 
         Args:
             num_envs: Number of environments of the actor.
-            tick_seconds: Seconds that one step of all environments takes. None if it is unknown, or if the number must
-                not depend on it.
+            tick_seconds: Seconds that one step of all environments takes. 0 for the largest message, infinity for the
+                smallest one.
         """
-        most = max(1, self.most // num_envs)
-        if tick_seconds is None:
+        least, most = max(1, -(-self.least // num_envs)), max(1, self.most // num_envs)
+        if tick_seconds * most <= self.seconds:
             return most
-        return min(most, max(1, -(-self.least // num_envs), round(self.seconds / max(tick_seconds, 1e-9))))
+        return min(most, max(least, round(self.seconds / tick_seconds)))
 
 
 class DistributedSource:
@@ -89,7 +89,8 @@ class DistributedSource:
         self.num_envs = n_actors * actors.num_envs
         self.updates, self.version, self._earlier_t = 0, 0, earlier_t
         self._first: int | None = None  # step from which updates are counted
-        self._tick_seconds: list[float | None] = [None] * n_actors
+        # The first message is the smallest one, because the speed of an actor is unknown.
+        self._tick_seconds = [0.0 if order == "fixed" else math.inf] * n_actors
         self._weights: Any = None
         self._ages: deque[int] = deque(maxlen=_WINDOW)
         self._started_at: float | None = None
@@ -143,7 +144,7 @@ class DistributedSource:
         missing: int | None = None if self.has_replay else self.agent.steps_until_update
         if missing is not None:
             return max(1, -(-missing // self.num_envs))
-        return self.size.ticks(self.actors.num_envs, None if self.order == "fixed" else self._tick_seconds[i])
+        return self.size.ticks(self.actors.num_envs, self._tick_seconds[i])
 
     def _store(self, i: int, answer: Answer) -> None:
         chunk, k = answer.chunk, self.actors.num_envs
@@ -152,7 +153,8 @@ class DistributedSource:
         self._worked += answer.seconds
         if chunk is None:
             return
-        self._tick_seconds[i] = answer.seconds / len(chunk.reward)
+        if self.order == "arrival":
+            self._tick_seconds[i] = answer.seconds / len(chunk.reward)
         if i in self.actors.cut:
             self.actors.cut.remove(i)
             chunk = dataclasses.replace(chunk, cut=np.ones(k, np.bool_))
@@ -175,7 +177,7 @@ class DistributedSource:
             return False
         if self._first is None:
             self._first = self.agent.t
-        due = math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates
+        due: int = math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates
         for _ in range(due):
             self.agent.update_from_replay()
         self.updates += due
@@ -214,7 +216,7 @@ class DistributedSource:
         """Return the state of the actors, their outstanding answers, and the counters, at a consistent cut."""
         return {
             "actors": self.actors.saved_state(), "updates": self.updates, "first": self._first, "version": self.version,
-            "tick_seconds": [*self._tick_seconds], "ages": [*self._ages],
+            "ages": [*self._ages],
             "order": unknown_state(_ARRIVAL) if self.order == "arrival" and not self.is_synchronous else "fixed",
         }  # fmt: skip
 
@@ -232,8 +234,6 @@ class DistributedSource:
         reasons = self.actors.restore_state(state["actors"])
         self.updates, self._first = int(state["updates"]), state["first"]
         self._ages.extend(state["ages"])
-        if len(state["tick_seconds"]) == len(self._tick_seconds):
-            self._tick_seconds = [*state["tick_seconds"]]
         self._started_at, self._has_stored = time.perf_counter(), True
         self.version = int(state["version"]) - 1
         self._publish()

@@ -33,7 +33,7 @@ def run(tmp_path):
     script.write_text(SCRIPT)
     root = Path(__file__).parents[4]
     paths = os.pathsep.join(map(str, (root, root / "tests" / "support")))
-    environment = {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": paths, "NAME_OF_THE_RUN": str(tmp_path)}
 
     def start(steps):
         process = subprocess.Popen(
@@ -57,6 +57,10 @@ def wait_for(condition, seconds=120.0):
     return found
 
 
+def folders_of(process):
+    return list(Path("/tmp").glob(f"pfrl_like-ray-{process.pid}-*"))
+
+
 def metrics(tmp_path):
     path = tmp_path / "run" / "metrics.csv"
     return path.exists() and path.stat().st_size
@@ -72,7 +76,7 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_resumes_exactly_and_no_
     output, errors = process.communicate(timeout=120)
     assert process.returncode == status, errors
     wait_for(lambda: not processes.alive(members))
-    assert not list(tmp_path.glob("pfrl_like-ray-*"))
+    assert not folders_of(process)
     assert output == ""
     saved = next(path for path in (tmp_path / "run").iterdir() if path.name.endswith("_except"))
     assert (saved / "run" / "manifest.json").exists()
@@ -89,7 +93,7 @@ def test_every_listener_is_on_loopback_and_no_log_has_a_secret(run, tmp_path):
     addresses = processes.listeners(members | {process.pid})
     assert addresses
     assert all(address.startswith(("127.", "::1", "::ffff:127.")) for address in addresses), addresses
-    logs = [path for path in tmp_path.glob("pfrl_like-ray-*/**/*") if path.is_file()]
+    logs = [path for folder in folders_of(process) for path in folder.glob("**/*") if path.is_file()]
     assert logs
     assert not [path for path in logs if b"s3cr3t-w0rd" in path.read_bytes()]
     process.send_signal(signal.SIGINT)

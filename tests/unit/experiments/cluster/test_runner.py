@@ -59,5 +59,6 @@ def test_the_extra_is_named_if_ray_is_missing(tmp_path, monkeypatch):
 
 def test_messages_contain_the_steps_of_a_time_within_their_bounds():
     size = MessageSize(0.05, 4, 64)
-    assert [size.ticks(4, seconds) for seconds in (1.0, 0.01, 1e-6, None)] == [1, 5, 16, 16]
-    assert MessageSize(0.05, 1, 2).ticks(8, None) == 1
+    assert [size.ticks(4, seconds) for seconds in (float("inf"), 1.0, 0.01, 1e-6, 0.0)] == [1, 1, 5, 16, 16]
+    assert MessageSize(0.05, 8, 64).ticks(4, 1.0) == 2
+    assert MessageSize(0.05, 1, 2).ticks(8, 0.0) == 1
