@@ -16,6 +16,8 @@ from pfrl_like.columns.steps import ENDED, OPTIONAL, RUNNING, Indices, Running
 from pfrl_like.utils.checks import LARGEST_REWARD, reward_out_of_range
 
 Bools = NDArray[np.bool_]
+#: Numbers of the previous step and of the next step of the same episode, or -1, each [N].
+_Links = tuple[Indices, Indices]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +50,7 @@ class StepColumns:
     extra: Mapping[str, Any]
 
     @property
-    def links(self) -> tuple[Indices, Indices]:
+    def links(self) -> _Links:
         """For each step the number of the previous step and of the next step of its episode, or -1; both [N]."""
         order = np.argsort(self.env, kind="stable")
         is_last = self.ended[order]
@@ -98,7 +100,7 @@ def append_steps(columns: Columns, steps: StepColumns) -> Indices:
             extra.put_column(rows, extras[name])
         elif name in OPTIONAL:
             extra.index[rows] = 0
-    _update_running(columns, steps, rows, next_at, begins)
+    _update_running(columns, steps, rows, next_at, links)
     return rows
 
 
@@ -157,7 +159,7 @@ def _put_observations(
     columns: Columns,
     steps: StepColumns,
     leaves: list[Any],
-    links: tuple[Indices, Indices],
+    links: _Links,
     firsts: Indices,
     runs: Sequence[Running | None],
 ) -> tuple[Indices, Indices]:
@@ -191,19 +193,19 @@ def _put_observations(
     next_at[last] = columns.obs_rows.take(len(last))
     field.put_many(next_at[last], _picked(leaves, steps.next_index[last]), at[last])
     if columns.plain is None:
-        for row in next_at[steps.ended].tolist():
-            field.mark_last(row)
+        for row in next_at[last].tolist():
+            field.mark_last(row)  # keep no reference to the frames of the chunk
     return at, next_at
 
 
-def _update_running(columns: Columns, steps: StepColumns, rows: Indices, next_at: Indices, begins: Indices) -> None:
-    """Update the running episodes. They stay in the order in which they began; `begins` are first steps of episodes."""
+def _update_running(columns: Columns, steps: StepColumns, rows: Indices, next_at: Indices, links: _Links) -> None:
+    """Update the running episodes. They stay in the order in which they began."""
     running = columns.running
     for env in steps.env[steps.ended].tolist():
         running.pop(steps.env_ids[env], None)
-    newest = dict(zip(steps.env.tolist(), range(len(steps.env)), strict=True))
-    newest_begins = dict(zip(steps.env[begins].tolist(), begins.tolist(), strict=True))
-    for env in sorted(newest_begins, key=newest_begins.__getitem__):
+    begins, ends = (np.flatnonzero(numbers < 0) for numbers in links)
+    newest_begin, newest = (dict(zip(steps.env[each].tolist(), each.tolist(), strict=True)) for each in (begins, ends))
+    for env in sorted(newest_begin, key=newest_begin.__getitem__):
         step = newest[env]
         if not steps.ended[step]:
             run = running.setdefault(steps.env_ids[env], Running())

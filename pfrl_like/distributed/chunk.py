@@ -155,7 +155,7 @@ class Chunk:
                     **{name: _values(map_nested(lambda leaf: leaf[t], v), envs) for name, v in columns.items()},  # noqa: B023
                     "terminated": self.terminated[t, envs],
                     "truncated": self.truncated[t, envs],
-                    "env_ids": [ids[i] for i in envs],
+                    "env_ids": [ids[i] for i in envs.tolist()],
                 }
 
 

@@ -285,8 +285,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
         Runners call this method before their first step, because the previous run may have stopped within an episode.
         """
-        if self.training and self.step_collector is not None:
-            for env_id in range(len(self.batch_last_obs or ())):
+        if self.training and self.step_collector is not None and self.batch_last_obs is not None:
+            for env_id in range(len(self.batch_last_obs)):
                 self.step_collector.stop_current_episode(env_id)
         if self.training and len(self._rollout):
             self._end_running()

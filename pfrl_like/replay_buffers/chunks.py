@@ -34,7 +34,7 @@ def append_chunk(buffer: Any, chunk: Any, env_ids: Sequence[Any] | None = None) 
     if not is_chunked or buffer._user_memory is not None:
         AbstractReplayBuffer.append_chunk(buffer, chunk, env_ids)
         return
-    ids, n_before = range(chunk.n_envs) if env_ids is None else env_ids, buffer._next
+    ids = range(chunk.n_envs) if env_ids is None else env_ids
     if len(set(ids)) != chunk.n_envs or len(ids) != chunk.n_envs:
         raise ValueError(f"env_ids is {list(ids)}, expected {chunk.n_envs} different ids")
     if errors is not None:
@@ -44,22 +44,10 @@ def append_chunk(buffer: Any, chunk: Any, env_ids: Sequence[Any] | None = None) 
     if buffer._resumed:
         envs, obs = chunk.first_obs()
         buffer._end_interrupted(obs, [ids[env] for env in envs], len(envs))
-    rows = store_chunk(buffer, chunk, ids)
-    if errors is not None and buffer.prioritized:
-        buffer._set_first_errors(rows, errors, n_before)
+    _store(buffer, chunk, ids, errors)
 
 
-def store_chunk(buffer: Any, chunk: Any, env_ids: Sequence[Any]) -> Indices:
-    """Store the steps of a chunk in a `ReplayBuffer` with columns. The result is the same as of `append_batch` calls.
-
-    Args:
-        buffer: The buffer.
-        chunk: A `distributed.chunk.Chunk`.
-        env_ids: Ids of the k environments.
-
-    Returns:
-        The rows of the steps, [N], in (t, environment) order.
-    """
+def _store(buffer: Any, chunk: Any, env_ids: Sequence[Any], errors: Any) -> None:
     columns = buffer._columns
     _, envs = steps = np.nonzero(chunk.active_rows)
     ended = (chunk.terminated | chunk.truncated)[steps]
@@ -73,14 +61,15 @@ def store_chunk(buffer: Any, chunk: Any, env_ids: Sequence[Any]) -> Indices:
             env=envs, env_ids=env_ids, extra={name: values[steps] for name, values in chunk.extra.items()},
         ),
     )  # fmt: skip
+    if errors is not None and hasattr(buffer, "_set_first_errors"):
+        buffer._set_first_errors(rows, errors)
     if buffer._horizon == 1:
         buffer._add_items(rows)
-        return rows
+        return
     _queue(buffer, rows, envs, ended, waiting)
     for env, left in waiting.items():
         if env_ids[env] in columns.running:
             columns.running[env_ids[env]].waiting = left
-    return rows
 
 
 def _queue(buffer: Any, rows: Indices, envs: Indices, ended: Any, waiting: dict[int, list[int]]) -> None:

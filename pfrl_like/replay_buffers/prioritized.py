@@ -133,15 +133,6 @@ class PriorityWeightError:
         self.beta = min(1.0, self.beta + self.beta_add)
         return weight
 
-    def _set_first_errors(self, rows: Index, errors: Floats, first: int) -> None:
-        """Set the priorities of new items from errors of their first steps, if items are steps.
-
-        Args:
-            rows: Rows of the steps, [N].
-            errors: Absolute TD errors of the steps, [N].
-            first: Sequence number of the first item that was added since the steps came.
-        """
-
     def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         priorities = self._priorities
         header = {"beta": self.beta, "max_priority": priorities.max_priority, "tree": priorities.layout()}
@@ -212,20 +203,35 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
 
     def _items_added(self, first: int, count: int) -> None:
         self._priorities.append(count)
+        if self._waiting_errors:
+            rows = self._rows(np.arange(first, first + count)).tolist()
+            errors = {
+                first + i: self._waiting_errors.pop(row) for i, row in enumerate(rows) if row in self._waiting_errors
+            }
+            self._priorities.update([*errors], self.priority_from_errors([*errors.values()]))
+
+    def _set_first_errors(self, rows: Index, errors: Floats) -> None:
+        """Set the errors of new steps, from which the first priorities of the items that begin with them are computed.
+
+        Args:
+            rows: Rows of the steps, [N].
+            errors: Absolute TD errors of the steps, [N].
+        """
+        self._waiting_errors |= dict(zip(rows.tolist(), errors.tolist(), strict=True))
 
     def _items_dropped(self, first: int, count: int) -> None:
         self._priorities.popleft(count)
 
-    def _set_first_errors(self, rows: Index, errors: Floats, first: int) -> None:
-        known = self._waiting_errors | dict(zip(rows.tolist(), errors.tolist(), strict=True))
-        index = np.arange(max(first, self._first), self._next)
-        begins = self._rows(index).tolist()
-        is_known = np.array([row in known for row in begins], np.bool_)
-        self._priorities.update(
-            index[is_known], self.priority_from_errors([known[row] for row in begins if row in known])
-        )
-        waiting = {row for run in self._columns.running.values() for row in run.waiting}
-        self._waiting_errors = {row: error for row, error in known.items() if row in waiting}
+    def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        header, arrays = super()._extra_state()
+        rows = [row for run in self._columns.running.values() for row in run.waiting]
+        errors = [[i, self._waiting_errors[row]] for i, row in enumerate(rows) if row in self._waiting_errors]
+        return {**header, **({"waiting_errors": errors} if errors else {})}, arrays
+
+    def _load_extra_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+        errors = {n + 1 + int(i): float(error) for i, error in header.get("waiting_errors", ())}
+        super()._load_extra_state(header, arrays, first, n)
+        self._waiting_errors = errors
 
 
 def _require(holds: bool, name: str, value: Any, expected: str) -> None:

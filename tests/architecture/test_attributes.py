@@ -11,13 +11,14 @@ from registry import arguments_of
 from pfrl_like import agents, replay_buffers
 
 TABLE = """
-agent: act acts_from_memory batch_act batch_last_action batch_last_obs batch_observe burning_in composition
-cumulative_steps diagnose dry_run eval_mode export features get_statistics gradient_steps greedy_actions greedy_copy
-guard is_compiled learn load load_state_dict loss observe predict probe recurrent_memory restore_state rollback save
-saved_attributes saved_instead saved_state select_actions settle state_dict stop_episode t test_recurrent_states trailed
-train_prev_recurrent_states train_recurrent_states training unsaved update update_step value_type waiting_for
+agent: act acting_copy acting_modules acts_from_memory batch_act batch_last_action batch_last_obs batch_observe
+burning_in composition cumulative_steps diagnose dry_run eval_mode export features get_statistics gradient_steps
+greedy_actions greedy_copy guard is_compiled learn load load_state_dict loss observe observe_chunk predict probe
+recurrent_memory restore_state rollback save saved_attributes saved_instead saved_state select_actions settle
+state_dict stop_episode t test_recurrent_states trailed train_prev_recurrent_states train_recurrent_states training
+unsaved update update_step value_type waiting_for
 
-replay: acting_copy augment averaged_rows averaged_updates bootstraps check_dataset count_step extra_modules
+replay: augment averaged_rows averaged_updates bootstraps check_dataset count_step extra_modules
 joins_next_states learns_from_sequences load_snapshot optim_t replay_updater sampling save_snapshot sequence_length
 setup_actor_learner_training sync_target_network update_from_replay values_of_pairs
 
@@ -31,11 +32,11 @@ target_update_interval target_update_method temperature temperature_holder tempe
 update_policy_and_temperature update_q_func update_temperature value_of
 
 PPO: burnin_action_func entropy_record explained_variance explorer is_due memory n_updates normalized_anew
-policy_loss_record update_from_rollout value_loss_record value_record
+policy_loss_record step_collector update_from_rollout value_loss_record value_record
 
-ReplayBuffer: append append_batch from_dataset last_n_transitions load load_increment load_state_dict memory nbytes
-prioritized sample sample_batch save save_increment stacks_frames state_dict stop_current_episode stored_steps
-tells_future update_priorities"""
+ReplayBuffer: append append_batch append_chunk from_dataset last_n_transitions load load_increment load_state_dict
+memory nbytes prioritized sample sample_batch save save_increment stacks_frames state_dict stop_current_episode
+stored_steps tells_future update_priorities"""
 NAMES = {title: names.split() for title, names in (part.split(": ") for part in TABLE.strip().split("\n\n"))}
 
 

@@ -1,5 +1,6 @@
 """Steps of a few environments, to be stored by `append_batch` and as chunks."""
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,10 +81,17 @@ def store_both(by_steps: Any, by_chunks: Any, steps: Iterator[dict[str, Any]], r
         sender.append_batch(**step)
         left -= 1
         if not left:
-            by_chunks.append_chunk(sender.take())
+            by_chunks.append_chunk(received(sender.take()))
             left = int(rng.integers(1, 10))
     if (chunk := sender.take()) is not None:
-        by_chunks.append_chunk(chunk)
+        by_chunks.append_chunk(received(chunk))
+
+
+def received(chunk: Any) -> Any:
+    """Return a chunk as another process gets it from shared memory: a copy whose arrays are read-only."""
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(chunk, protocol=5, buffer_callback=buffers.append)
+    return pickle.loads(data, buffers=[bytes(buffer.raw()) for buffer in buffers])
 
 
 def plain(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """Agents take in chunks of acting copies; the result is that of the same steps in one process."""
 
-import pickle
 from typing import Any
 
 import cloudpickle
@@ -8,11 +7,14 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from on_policy_parts import make_on_policy
+from agent_parts import make_agent
+from chunk_parts import plain, received
+from on_policy_parts import make_nets, make_on_policy
 
+from pfrl_like.agents import PPO
 from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.experiments.sources import VectorSource
-from pfrl_like.nn import EmpiricalNormalization
+from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.runs.loop import Clock
 
 K = 8
@@ -104,7 +106,7 @@ def train_by_chunks(agent: Any, masks: bool, collector: Any, n_ticks: int = 16) 
     for tick in range(n_ticks):
         source.tick(clock)
         for chunk, env_ids in collector.take() if tick % 3 == 2 or is_due_with(agent, acting) else []:
-            agent.observe_chunk(pickle.loads(pickle.dumps(chunk)), env_ids)
+            agent.observe_chunk(received(chunk), env_ids)
         if agent.is_due():
             agent.update_from_rollout()
             for name, module in agent.acting_modules.items():
@@ -148,3 +150,77 @@ def test_chunks_give_the_same_update_as_one_process(kind, recurrent, normalized,
         assert torch.equal(got, wanted)
     for (name, got), (_, wanted) in zip(agent.get_statistics(), expected.get_statistics(), strict=True):
         assert got == pytest.approx(wanted, rel=1e-2, nan_ok=True), name  # a moving mean depends on the order
+
+
+def play(agent: Any, env: Any, n_ticks: int) -> None:
+    np.random.seed(3)
+    source, clock = VectorSource(agent, env), Clock(10**9)
+    for _ in range(n_ticks):
+        source.tick(clock)
+
+
+@pytest.mark.parametrize(
+    ("recurrent", "masks", "buffer"),
+    [(False, False, "uniform"), (False, True, "prioritized"), (True, True, "episodic"), (True, False, "episodic")],
+)
+def test_an_acting_copy_fills_the_replay_buffer_as_the_agent_does(recurrent, masks, buffer):
+    agent = make_agent("DQN", buffer, recurrent, replay_start_size=1000, target_update_interval=1000)
+    expected = make_agent("DQN", buffer, recurrent, replay_start_size=1000, target_update_interval=1000)
+    expected.model.load_state_dict(agent.model.state_dict())
+    play(expected, make_env(masks), 25)
+    acting = cloudpickle.loads(cloudpickle.dumps(agent.acting_copy()))
+    acting.replay_buffer = ChunkSender(K)
+    play(acting, make_env(masks), 25)
+    agent.observe_chunk(acting.replay_buffer.take())
+    assert (agent.t, agent.cumulative_steps) == (expected.t, expected.cumulative_steps) == (acting.t, acting.t)
+    (columns, rows), (wanted, wanted_rows) = agent.replay_buffer.stored_steps(), expected.replay_buffer.stored_steps()
+    assert plain(columns.transitions(rows)) == plain(wanted.transitions(wanted_rows))
+    assert len(agent.replay_buffer) == len(expected.replay_buffer) > 0
+    assert ("recurrent_state" in columns.extras, "action_mask" in columns.extras) == (recurrent, masks)
+
+
+def test_an_episode_that_the_acting_copy_stopped_bootstraps_from_its_last_observation():
+    agent = make("PPO", False, False)
+    acting = agent.acting_copy()
+    acting.step_collector = ChunkSender(K)
+    play(acting, make_env(False), 3)
+    agent.observe_chunk(acting.step_collector.take())
+    n_running = len(agent._rollout.running()[0])
+    play(acting, make_env(False), 1)  # a new source stops the running episodes
+    agent.observe_chunk(acting.step_collector.take())
+    episodes = agent._rollout.take(0.9, "cpu", agent._bootstrap_inputs)
+    assert n_running > 0
+    assert len(episodes.lengths) == len(episodes.last_rows) + int(episodes.steps.discount.eq(0).sum())
+    assert len(episodes.last_obs) == len(episodes.last_rows) >= n_running + K - 2
+
+
+def test_running_episodes_of_chunks_are_saved_with_the_agent():
+    agent, copied = make("PPO", True, True), make("PPO", True, True)
+    acting = agent.acting_copy()
+    acting.step_collector = ChunkSender(K)
+    play(acting, make_env(False), 3)
+    agent.observe_chunk(acting.step_collector.take())
+    copied.restore_state(agent.saved_state())
+    episodes, again = (each._rollout.take(0.9, "cpu", each._bootstrap_inputs) for each in (agent, copied))
+    assert torch.equal(episodes.last_obs, again.last_obs)
+    assert plain(episodes.last_state) == plain(again.last_state)
+
+
+def test_only_named_columns_of_acting_reach_the_update():
+    class KeepsLogProb(PPO):
+        _acting_columns = ("log_prob",)
+
+    policy, vf = make_nets()
+    model = Branched(policy, vf)
+    agent = KeepsLogProb(model, torch.optim.Adam(model.parameters()), update_interval=1000)
+    acting = agent.acting_copy()
+    acting.step_collector = ChunkSender(K)
+    play(acting, make_env(False), 3)
+    chunk = acting.step_collector.take()
+    assert {*chunk.extra} == {"log_prob", "entropy", "value"}
+    agent.observe_chunk(chunk)
+    play(agent, make_env(False), 1)  # its own steps have the column, too
+    steps = agent._rollout.take(0.9, "cpu", agent._bootstrap_inputs).steps
+    assert steps.value is None
+    distribution = model(steps.obs)[0]
+    torch.testing.assert_close(steps.log_prob, distribution.log_prob(steps.action))

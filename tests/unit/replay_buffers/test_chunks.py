@@ -5,7 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chunk_parts import FORMS, plain, steps_of, store_both
 
+from pfrl_like.distributed.chunk_sender import ChunkSender
+from pfrl_like.errors import NonFiniteError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
@@ -16,7 +19,6 @@ from pfrl_like.replay_buffers import (
     PrioritizedReplayBuffer,
     ReplayBuffer,
 )
-from tests.support.chunk_parts import plain, steps_of, store_both
 
 
 def reward_of_goals(achieved: Any, desired: Any, info: Any) -> Any:
@@ -88,12 +90,15 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("form", ["vector", "nested", "lazy_frames", "array_frames"])
-@pytest.mark.parametrize("num_steps", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
+CASES = [
+    *((kind, n, form) for kind in ("uniform", "own_append") for n in (1, 3) for form in FORMS if form != "goals"),
+    *((kind, n, form) for kind in ("small", "prioritized") for n in (1, 3) for form in ("vector", "lazy_frames")),
+    *((kind, 1, form) for kind in ("episodic", "prioritized_episodic") for form in ("vector", "lazy_frames")),
+]
+
+
+@pytest.mark.parametrize(("kind", "num_steps", "form"), CASES)
 def test_chunks_store_the_same_as_single_steps(kind, num_steps, form):
-    if num_steps > 1 and "episodic" in kind:
-        pytest.skip("episodic buffers have no n-step items")
     pair = [KINDS[kind](np.random.default_rng(5), num_steps) for _ in range(2)]
     store_both(*pair, steps_of(form, 40, masks=form != "nested"), np.random.default_rng(1))
     assert content(pair[0]) == content(pair[1])
@@ -141,3 +146,93 @@ def test_chunks_of_a_users_container():
         buffer.memory = []
     store_both(*pair, steps_of("vector", 20), np.random.default_rng(1))
     assert content(pair[0]) == content(pair[1])
+
+
+def chunk_of(n_ticks: int, form: str = "vector", seed: int = 0, **columns: Any) -> Any:
+    sender = ChunkSender(3)
+    for step in steps_of(form, n_ticks, seed=seed):
+        sender.append_batch(**step)
+    return dataclasses.replace(sender.take(), **columns)
+
+
+def priorities(buffer: Any) -> list[float]:
+    return (buffer._priorities.to_array() - 0.01).round(6).tolist()
+
+
+def test_a_column_of_errors_sets_the_first_priorities_of_prioritized_items():
+    chunk = chunk_of(4)
+    errors = np.arange(12).reshape(4, 3) / 100
+    buffer = PrioritizedReplayBuffer(10, alpha=1.0)
+    buffer.append_chunk(dataclasses.replace(chunk, extra={"priority": errors}))
+    assert priorities(buffer) == chunk.rows(errors).tolist()[-10:]
+    assert "priority" not in buffer.memory[0][0]
+
+
+def test_an_error_waits_until_an_item_begins_with_its_step():
+    errors = np.arange(1, 13).reshape(4, 3) / 100
+    no = np.zeros((4, 3), bool)
+    chunk = chunk_of(4, terminated=no, truncated=no, active=None, extra={"priority": errors})
+    buffer = PrioritizedReplayBuffer(100, alpha=1.0, num_steps=3)
+    buffer.append_chunk(chunk)
+    assert priorities(buffer) == [0.01, 0.02, 0.03, 0.04, 0.05, 0.06]
+    buffer.load_state_dict(buffer.state_dict())
+    buffer.append_chunk(dataclasses.replace(chunk, extra={}, cut=np.array([True, False, False])))
+    assert priorities(buffer)[6:8] == [0.07, 0.10]  # the items of the episode that was cut
+    assert {0.08, 0.09, 0.11, 0.12} < {*priorities(buffer)[8:]}
+
+
+@pytest.mark.parametrize("kind", ["uniform", "own_append"])
+def test_other_buffers_ignore_a_column_of_errors(kind):
+    buffer = KINDS[kind](None, 1)
+    buffer.append_chunk(chunk_of(4, extra={"priority": np.ones((4, 3))}))
+    assert "priority" not in buffer.memory[0][0]
+
+
+def test_a_chunk_that_does_not_fit_stores_nothing():
+    buffer = ReplayBuffer(100)
+    buffer.append_chunk(chunk_of(4))
+    before = content(buffer)
+    chunk = chunk_of(4, seed=1)
+    reward = chunk.reward.copy()
+    reward[2, 1] = np.nan
+    for error, name, columns in (
+        (NonFiniteError, "reward", {"reward": reward}),
+        (ValueError, "obs", {"obs": chunk.obs[..., :2], "last_obs": chunk.last_obs[..., :2]}),
+        (ValueError, "action", {"action": chunk.action.astype(float)}),
+        (ValueError, "extra", {"extra": {"more": reward}}),
+    ):
+        with pytest.raises(error, match=name):
+            buffer.append_chunk(dataclasses.replace(chunk, **columns))
+    with pytest.raises(ValueError, match="expected 3 different ids"):
+        buffer.append_chunk(chunk, "aab")
+    assert content(buffer) == before
+
+
+def test_a_first_chunk_that_does_not_fit_leaves_the_buffer_empty():
+    buffer, chunk = ReplayBuffer(100), chunk_of(4)
+    with pytest.raises(ValueError, match="extra"):
+        buffer.append_chunk(dataclasses.replace(chunk, extra={"reward": chunk.reward}))
+    buffer.append_chunk(chunk_of(4, form="nested"))
+    assert len(buffer) == chunk.n_steps
+
+
+def test_a_loaded_episode_continues_only_with_its_next_observation(tmp_path):
+    steps = list(steps_of("vector", 30))
+    pair = [ReplayBuffer(100, 3) for _ in range(2)]
+    store_both(*pair, steps[:12], np.random.default_rng(0))
+    for buffer in pair:
+        buffer.save(str(tmp_path / "saved"))
+        buffer.load(str(tmp_path / "saved"))
+    assert pair[1]._resumed
+    store_both(*pair, steps[13:], np.random.default_rng(0))
+    assert content(pair[0]) == content(pair[1])
+
+
+def test_a_wider_dtype_widens_the_column():
+    buffer, chunk = ReplayBuffer(100), chunk_of(4)
+    assert chunk.obs.dtype == np.float64
+    small = {name: getattr(chunk, name).astype(np.float32) for name in ("obs", "last_obs")}
+    buffer.append_chunk(dataclasses.replace(chunk, **small))
+    with pytest.warns(UserWarning, match="float64"):
+        buffer.append_chunk(dataclasses.replace(chunk, obs=chunk.obs + 1e-9))
+    assert buffer.sample_batch(4).obs.numpy().dtype == np.float64
