@@ -7,7 +7,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -189,7 +189,7 @@ def eval_performance(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is less than 1.
         TypeError: If a number is not an integer.
     """
-    return _statistics(*_run(env, agent, n_steps, n_episodes, max_episode_len, logger))
+    return episode_statistics(*_run(env, agent, n_steps, n_episodes, max_episode_len, logger))
 
 
 def _run(env: Any, agent: Any, *arguments: Any) -> tuple[list[float], list[float]]:
@@ -197,9 +197,15 @@ def _run(env: Any, agent: Any, *arguments: Any) -> tuple[list[float], list[float
     return (batch_run_evaluation_episodes if is_vector(env) else run_evaluation_episodes)(env, agent, *arguments)
 
 
-def _statistics(scores: list[float], lengths: list[float]) -> dict[str, Any]:
+def episode_statistics(
+    scores: list[float], lengths: list[float], success_threshold: float | None = None
+) -> dict[str, Any]:
+    """Return the statistics of `eval_performance`, and "success_rate" if `success_threshold` is not None."""
     length_stats = {f"length_{name}": value for name, value in _summary(lengths).items()}
-    return {"episodes": len(scores), **_summary(scores), **length_stats}
+    stats = {"episodes": len(scores), **_summary(scores), **length_stats}
+    if success_threshold is not None:
+        stats["success_rate"] = statistics.mean(score >= success_threshold for score in scores)
+    return stats
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:
@@ -248,6 +254,7 @@ class Evaluator:
             repeat the evaluation with equal numbers. Runners that save checkpoints set this attribute.
         is_interrupted: True if a signal has interrupted the last evaluation, and the environment has been restored.
         tensorboard: TensorBoard logger. None if `use_tensorboard` is False.
+        tb_writer: TensorBoard's `SummaryWriter`. None if `use_tensorboard` is False.
         writes_to: Tuple of the files that the evaluator writes. The runner sets the attribute `error_context` of each
             file, which handles failed writes.
 
@@ -291,11 +298,12 @@ class Evaluator:
         self.evaluation_hooks, self.save_best_so_far_agent = evaluation_hooks, save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
-        self.repeatable = self.is_interrupted = False
+        self.use_tensorboard, self.repeatable, self.is_interrupted = use_tensorboard, False, False
         with directory_lock(self.outdir):
             if moves_files:
                 move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
+            self.tb_writer = None if self.tensorboard is None else self.tensorboard.writer
             self.start_time = time.time() - progress_of(self.outdir, step_offset)[1]
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
             earlier = {t: score for t, score in rows if t <= step_offset}  # scores up to `step_offset`
@@ -307,8 +315,7 @@ class Evaluator:
                 os.path.join(self.outdir, SCORES.name), keep=0 if moves_files and not step_offset else None
             )
             if not self._scores.size:  # the table of a resumed run, or of several processes, may already have a header
-                names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
-                self._scores.append(_row([*BASIC_COLUMNS, *names]))
+                self._scores.append(header_of(agent, env))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
@@ -348,22 +355,16 @@ class Evaluator:
             returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
             )
-        stats = self._statistics(returns, lengths)
+        stats = episode_statistics(returns, lengths, self.success_threshold)
         self._record(t, episodes, stats)
         return float(stats["mean"])
 
-    def _statistics(self, returns: list[float], lengths: list[float]) -> dict[str, Any]:
-        stats = _statistics(returns, lengths)
-        if self.success_threshold is not None:
-            stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
-        return stats
-
     def _record(self, t: int, episodes: int, stats: dict[str, Any]) -> None:
         """Write the row of an evaluation, call the hooks, and save the best agent."""
-        agent_stats, env_stats = self._agent_statistics(), statistics_of(self.env)
+        agent_stats, env_stats = statistics_of(self.agent), statistics_of(self.env)
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
-        self._scores.append(_row([*row, *(value for _, value in [*agent_stats, *env_stats])]))
+        self._scores.append(row_of([*row, *(value for _, value in [*agent_stats, *env_stats])]))
         if self.tensorboard is not None:
             self.tensorboard.log_evaluation(t, agent_stats, stats, env_stats)
         for hook in self.evaluation_hooks:
@@ -376,13 +377,7 @@ class Evaluator:
             self.max_score = mean
             if self.save_best_so_far_agent:
                 with self._scores.error_context("best"):
-                    self._save_best()
-
-    def _agent_statistics(self) -> list[tuple[str, Any]]:
-        return statistics_of(self.agent)
-
-    def _save_best(self) -> None:
-        save_agent(self.agent, "best", self.outdir, self.logger)
+                    save_agent(self.agent, "best", self.outdir, self.logger)
 
     @contextlib.contextmanager
     def _restoring_after_signal(self) -> Iterator[None]:
@@ -456,7 +451,13 @@ class Evaluator:
         self._scores.flush()
 
 
-def _row(values: Sequence[Any]) -> bytes:
+def header_of(agent: Any, env: Any) -> bytes:
+    """Return the header of `scores.txt`: the basic columns and the names of the statistics of agent and environment."""
+    return row_of([*BASIC_COLUMNS, *(name for name, _ in [*statistics_of(agent), *statistics_of(env)])])
+
+
+def row_of(values: Iterable[Any]) -> bytes:
+    """Return a row of `scores.txt`."""
     return ("\t".join(str(masked(value)) for value in values) + "\n").encode()
 
 

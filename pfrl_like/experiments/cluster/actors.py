@@ -23,7 +23,8 @@ class Limits(NamedTuple):
     Attributes:
         start: Seconds in which an actor must be scheduled and make its environments.
         answer: Seconds in which an actor must answer a request. An actor that takes longer is replaced.
-        replace: Like `start`, for an actor whose node was lost. The cluster may first have to start another node.
+        replace: Seconds in which an actor must be scheduled again after its node was lost. A cluster may first have to
+            start another node.
         early_deaths: Number of times that an actor may be lost before its first answer.
         in_flight: Number of requests that an actor has at the same time.
     """

@@ -14,7 +14,7 @@ import torch
 
 from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
 from pfrl_like.errors import WorkerError
-from pfrl_like.experiments.callbacks import save_agent, statistics_of
+from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.cluster.env_actor import (
     Weights,
     acting_tensors,
@@ -23,10 +23,11 @@ from pfrl_like.experiments.cluster.env_actor import (
     load_weights,
     pack_weights,
 )
-from pfrl_like.experiments.evaluator import Evaluator, run_evaluation_episodes
+from pfrl_like.experiments.evaluator import Evaluator, episode_statistics, run_evaluation_episodes
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
 
-#: Folder in the run directory with the agent of the running evaluation. It becomes `best` if its score is the best.
+#: Folder in the run directory with the agent of the running evaluation. It is copied to `best` after the best score.
 _CANDIDATE = ".tmp-evaluated"
 _POLL = 0.5
 #: Number of times that the actor may be lost during one evaluation.
@@ -104,20 +105,49 @@ class EvaluatedEnv:
         return [*self.source.get_statistics().items()]
 
 
+class EvaluatedAgent:
+    """The agent of the version that is evaluated. It was saved when the evaluation started, and can be saved again.
+
+    Args:
+        agent: The agent, which has learnt further in the meantime. It has all other attributes.
+        folder: Directory in which the evaluated version was saved.
+    """
+
+    def __init__(self, agent: Any, folder: str) -> None:
+        self._agent, self._folder, self._statistics = agent, folder, statistics_of(agent)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._agent, name)
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Return the statistics of the evaluated version."""
+        return self._statistics
+
+    def save(self, dirname: str) -> None:
+        """Copy the saved version to `dirname`. An existing directory is replaced."""
+        parent, random = os.path.dirname(dirname), secrets.token_hex(4)
+        copied, removed = (os.path.join(parent, f".tmp-{word}-{os.getpid()}-{random}") for word in ("copy", "gone"))
+        shutil.copytree(self._folder, copied)
+        if os.path.lexists(dirname):
+            os.rename(dirname, removed)
+        os.rename(copied, dirname)
+        shutil.rmtree(removed, ignore_errors=True)
+
+
 class _Running(NamedTuple):
-    """The evaluation that is running: its request, the clock when it was asked for, and the agent's statistics."""
+    """The evaluation that is running: its request, the clock when it was asked for, and the agent."""
 
     ref: Any
     weights: Any
     t: int
     episodes: int
-    agent_stats: list[tuple[str, Any]]
+    agent: EvaluatedAgent
 
 
 class ActorEvaluator(Evaluator):
     """Evaluator whose episodes run in an actor, while training continues.
 
-    The agent is saved aside when an evaluation starts. If its score is the best, this saved agent becomes `best`.
+    The agent is saved aside when an evaluation starts. If its score is the best, this saved agent is copied to `best`.
     If an evaluation is due while another one is running, it starts when the other one has finished.
 
     Args:
@@ -136,7 +166,6 @@ class ActorEvaluator(Evaluator):
         self._running: _Running | None = None
         self._unreported: float | None = None
         self._losses = 0
-        self._agent_stats = statistics_of(self.agent)
         self._actor = self._start()
 
     def _start(self) -> Any:
@@ -164,11 +193,13 @@ class ActorEvaluator(Evaluator):
         return score
 
     def _ask(self, t: int, episodes: int) -> None:
+        folder = os.path.join(self.outdir, _CANDIDATE)
         if self.save_best_so_far_agent:
-            shutil.rmtree(os.path.join(self.outdir, _CANDIDATE), ignore_errors=True)
-            save_agent(self.agent, _CANDIDATE, self.outdir, self.logger)
+            shutil.rmtree(folder, ignore_errors=True)
+            with isolated_rng():
+                self.agent.save(folder)
         weights = self._ray.put(pack_weights(acting_tensors(self.agent)))
-        self._running = _Running(self._submit(weights, t), weights, t, episodes, statistics_of(self.agent))
+        self._running = _Running(self._submit(weights, t), weights, t, episodes, EvaluatedAgent(self.agent, folder))
         self.prev_eval_t = t - t % self.eval_interval
 
     def _submit(self, weights: Any, t: int) -> Any:
@@ -194,13 +225,14 @@ class ActorEvaluator(Evaluator):
                 raise error_of(0, "of the evaluation ", error) from None
             except self._ray.exceptions.RayError as error:
                 self._replace(running, error)
-        self._running, self._losses, self._agent_stats = None, 0, running.agent_stats
-        stats = self._statistics(returns, lengths)
-        self._record(running.t, running.episodes, stats)
+        self._running, self._losses = None, 0
+        stats = episode_statistics(returns, lengths, self.success_threshold)
+        agent, self.agent = self.agent, running.agent
+        try:
+            self._record(running.t, running.episodes, stats)
+        finally:
+            self.agent = agent
         return float(stats["mean"])
-
-    def _agent_statistics(self) -> list[tuple[str, Any]]:
-        return self._agent_stats
 
     def _replace(self, running: _Running, error: Exception) -> None:
         """Start another actor after the actor was lost, and repeat the evaluation."""
@@ -210,15 +242,6 @@ class ActorEvaluator(Evaluator):
         self.logger.warning("the actor of the evaluation is lost: another process repeats the evaluation")
         self._actor = self._start()
         self._running = running._replace(ref=self._submit(running.weights, running.t))
-
-    def _save_best(self) -> None:
-        best, candidate = (os.path.join(self.outdir, name) for name in ("best", _CANDIDATE))
-        removed = os.path.join(self.outdir, f".tmp-gone-{os.getpid()}-{secrets.token_hex(4)}")
-        if os.path.lexists(best):
-            os.rename(best, removed)
-        os.rename(candidate, best)
-        shutil.rmtree(removed, ignore_errors=True)
-        self.logger.info("Saved the agent to %s", best)
 
     def saved_state(self) -> dict[str, Any]:
         """Return the state that later scores depend on, except the state of the agent."""

@@ -185,40 +185,58 @@ def train_agent_distributed(
     size = _check(arguments)
     agent = make_agent()
     check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
-    make_env = _make_env_of(make_env)
+    arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger}
     acting = _acting_copy(agent)
+    packed = _packed(acting=acting, make_env=arguments["make_env"])
+    with ray_session(address) as (ray, is_private):
+        arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
+        with contextlib.closing(_source(ray, packed, size, arguments)) as source:
+            evaluator = None if eval_interval is None else _evaluator(ray, acting, source, arguments)
+            return agent, _train(source, evaluator, arguments)
+
+
+def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Call `train` with the source of all actors."""
+    agent, logger, first = arguments["agent"], arguments["logger"], source.actors.descriptions[0]
+    env = RemoteEnvs(source.num_envs, first.observation_space, first.action_space, first.spec)
+    return train(
+        **arguments_for(train, arguments, env=env, source=source, evaluator=evaluator),
+        make_logs=lambda all_loggers, directory: [
+            EpisodeLog(agent, all_loggers, None, directory, source.get_statistics),
+            IntervalLog(agent, arguments["log_interval"], arguments["return_window_size"], logger, directory),
+        ],
+        eval_during_episode=True,
+    )
+
+
+def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, Any]) -> DistributedSource:
+    """Start the actors, and return the source of their steps."""
+    agent, actors, num_envs = (arguments[name] for name in ("agent", "actors", "envs_per_actor"))
+    is_synchronous = not hasattr(agent, "update_from_replay") and not agent.corrects_lag
+    limits = Limits(
+        *(arguments[f"{name}_timeout"] for name in ("start", "answer", "replace")), arguments["max_early_deaths"],
+        in_flight=1 if is_synchronous else arguments["requests_in_flight"],
+    )  # fmt: skip
+    group = EnvActors(
+        ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
+        num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
+    )  # fmt: skip
+    known = column_of(os.fspath(arguments["outdir"]), METRICS, "return")[0] if arguments["resume"] else ()
+    last = int(max(known, default=0))
+    return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], last)
+
+
+def _evaluator(
+    ray: Any, acting: Any, source: DistributedSource, arguments: Mapping[str, Any]
+) -> Callable[[int], ActorEvaluator]:
+    """Return a function that makes the evaluator; it is called with the step at which training starts."""
+    make_env = functools.partial(arguments["make_env"], arguments["actors"], 0, True)
     packed = _packed(acting=acting, make_env=make_env)
-    with contextlib.ExitStack() as stack:
-        ray, is_private = stack.enter_context(ray_session(address))
-        cpus = float(not is_private) if cpus_per_actor is None else cpus_per_actor
-        in_flight = requests_in_flight if hasattr(agent, "update_from_replay") or agent.corrects_lag else 1
-        group = EnvActors(
-            ray, actors, _origins(seed, actors), (packed, envs_per_actor, max_episode_len), num_envs=envs_per_actor,
-            cpus=cpus, logger=logger,
-            limits=Limits(start_timeout, answer_timeout, replace_timeout, max_early_deaths, in_flight),
-        )  # fmt: skip
-        earlier_t = int(max(column_of(os.fspath(outdir), METRICS, "return")[0], default=0)) if resume else 0
-        source = DistributedSource(agent, group, order, size, updates_per_step, earlier_t)
-        stack.callback(source.close)
-        first = group.descriptions[0]
-        env = RemoteEnvs(source.num_envs, first.observation_space, first.action_space, first.spec)
-        evaluator = None
-        if eval_interval is not None:
-            evaluated = _packed(acting=acting, make_env=functools.partial(make_env, actors, 0, True))
-            options = evaluator_options({**arguments, "logger": logger}, max_episode_len)
-            evaluator = lambda t: ActorEvaluator(  # noqa: E731
-                ray, evaluated, cpus, steps, order == "fixed", agent=agent, env=EvaluatedEnv(source), step_offset=t,
-                env_choice="an actor", **options,
-            )  # fmt: skip
-        history = train(
-            **arguments_for(train, arguments, agent=agent, env=env, source=source, evaluator=evaluator, logger=logger),
-            make_logs=lambda all_loggers, directory: [
-                EpisodeLog(agent, all_loggers, None, directory, source.get_statistics),
-                IntervalLog(agent, log_interval, return_window_size, logger, directory),
-            ],
-            eval_during_episode=True,
-        )
-    return agent, history
+    options = evaluator_options(arguments, arguments["max_episode_len"])
+    return lambda step_offset: ActorEvaluator(
+        ray, packed, arguments["cpus_per_actor"], arguments["steps"], arguments["order"] == "fixed",
+        agent=arguments["agent"], env=EvaluatedEnv(source), step_offset=step_offset, env_choice="an actor", **options,
+    )  # fmt: skip
 
 
 def _check(arguments: Mapping[str, Any]) -> MessageSize:
