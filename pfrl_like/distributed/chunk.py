@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import map_nested
 from pfrl_like.columns.frame_stacks import FrameStacks
+from pfrl_like.columns.structure import flatten, map_structure, structure_of
 
 BoolArray = NDArray[np.bool_]
 
@@ -160,13 +161,15 @@ class Chunk:
 
 
 def _joined(first: Any, second: Any) -> Any:
-    """Join [T, k, ...] and [m, ...] along one axis of rows, [T * k + m, ...]."""
-    if isinstance(first, Mapping):
-        return {key: _joined(part, second[key]) for key, part in first.items()}
-    if isinstance(first, tuple):
-        return tuple(_joined(*parts) for parts in zip(first, second, strict=True))
+    """Join nested columns [T, k, ...] and [m, ...] along one axis of rows, [T * k + m, ...]."""
+    structure, leaves = structure_of(first)
+    others = [leaf for _, leaf in flatten(second, structure, "last_obs")]
+    return map_structure(lambda i: _joined_leaf(leaves[i], others[i]), structure)
+
+
+def _joined_leaf(first: Any, second: Any) -> Any:
     if isinstance(first, FrameStacks):
-        return dataclasses.replace(first, index=_joined(first.index, second.index))
+        return dataclasses.replace(first, index=_joined_leaf(first.index, second.index))
     return np.concatenate([first.reshape(-1, *first.shape[2:]), second])
 
 
@@ -179,10 +182,9 @@ def _as_objects(leaf: Any) -> Any:
 
 def _values(column: Any, index: NDArray[np.int64]) -> Any:
     """Return copies of rows: an array, or a list of nested values if the column is nested or holds objects."""
-    if isinstance(column, Mapping):
-        parts = [_values(part, index) for part in column.values()]
-        return [dict(zip(column, row, strict=True)) for row in zip(*parts, strict=True)]
-    if isinstance(column, tuple):
-        return list(zip(*(_values(part, index) for part in column), strict=True))
-    values = np.asarray(column[index])
-    return values.tolist() if values.dtype == object else values
+    structure, leaves = structure_of(column)
+    parts = [np.asarray(leaf[index]) for leaf in leaves]
+    values = [part.tolist() if part.dtype == object else part for part in parts]
+    if structure == 0:
+        return values[0]
+    return [map_structure(lambda i: values[i][row], structure) for row in range(len(index))]  # noqa: B023

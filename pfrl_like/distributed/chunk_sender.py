@@ -142,10 +142,14 @@ class ChunkSender:
         truncated = np.concatenate([call.truncated for call in calls])
         rows, active = _rows(ticks, envs, (len(calls), self.n_envs))
         previous, has_last = _links(envs, terminated | truncated)
-        observed, last = {}, {}
-        for name in calls[0].observed:
-            column = [call.observed[name] for call in calls], [call.next_observed[name] for call in calls]
-            observed[name], last[name] = _observed(*column, previous, has_last, rows)
+        structure, _ = structure_of(calls[0].observed)
+        parts, next_parts = (
+            [[leaf for _, leaf in flatten(nested, structure, "observed")] for nested in column]
+            for column in ([call.observed for call in calls], [call.next_observed for call in calls])
+        )
+        both = zip(zip(*parts, strict=True), zip(*next_parts, strict=True), strict=True)
+        pairs = [_observed(*leaves, previous, has_last, rows) for leaves in both]
+        observed, last = (map_structure(lambda i: pairs[i][part], structure) for part in (0, 1))  # noqa: B023
         names = dict.fromkeys(name for call in calls for name in call.others)
         columns = {
             name: _joined([call.others.get(name, [None] * len(call.envs)) for call in calls])[rows] for name in names
@@ -219,27 +223,17 @@ def _links(envs: _Index, ended: BoolArray) -> tuple[_Index, BoolArray]:
 def _observed(
     parts: Sequence[Any], next_parts: Sequence[Any], previous: _Index, has_last: BoolArray, rows: _Index
 ) -> Any:
-    """Return the column [T, k, ...] of observations, and the observations after the last steps, [m, ...].
+    """Return a column [T, k, ...] of observations, and the observations after the last steps, [m, ...].
 
     Args:
-        parts: Observations of each call.
-        next_parts: Next observations of each call.
+        parts: Column of each call, or None.
+        next_parts: Column of each call after the step, or None.
         previous: Number of the previous step of each of the N steps, or -1.
         has_last: True for the steps whose next observations are returned, [N].
         rows: Number of the step in each row of the chunk, [T, k].
     """
     if parts[0] is None:
         return None, None
-    if isinstance(parts[0], Mapping):
-        columns = {
-            key: _observed([p[key] for p in parts], [p[key] for p in next_parts], previous, has_last, rows)
-            for key in parts[0]
-        }
-        return tuple({key: column[i] for key, column in columns.items()} for i in range(2))
-    if isinstance(parts[0], tuple):
-        both = zip(zip(*parts, strict=True), zip(*next_parts, strict=True), strict=True)
-        pairs = [_observed(*column, previous, has_last, rows) for column in both]
-        return tuple(zip(*pairs, strict=True))
     joined, lasts, which = _joined(parts), _joined(next_parts), np.flatnonzero(has_last)
     shared = share_frames([*joined, *lasts[which]], [*previous.tolist(), *which.tolist()])
     if shared is not None:
