@@ -65,8 +65,19 @@ def ray_session(address: str | None = None) -> Iterator[tuple[Any, bool]]:
                 options |= stack.enter_context(_private_options(ray))
             stack.callback(ray.shutdown)
             with _own_sigterm():
-                ray.init(**options)
+                _init(ray, options)
             yield ray, address is None
+
+
+def _init(ray: Any, options: Mapping[str, Any]) -> None:
+    """Call `ray.init`. A private Ray is started again once, because Ray gives up after 30 s on a machine under load."""
+    try:
+        ray.init(**options)
+    except Exception:
+        ray.shutdown()
+        if options["address"] != "local":
+            raise
+        ray.init(**options)
 
 
 @contextlib.contextmanager
