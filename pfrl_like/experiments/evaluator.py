@@ -7,7 +7,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -254,7 +254,6 @@ class Evaluator:
             repeat the evaluation with equal numbers. Runners that save checkpoints set this attribute.
         is_interrupted: True if a signal has interrupted the last evaluation, and the environment has been restored.
         tensorboard: TensorBoard logger. None if `use_tensorboard` is False.
-        tb_writer: TensorBoard's `SummaryWriter`. None if `use_tensorboard` is False.
         writes_to: Tuple of the files that the evaluator writes. The runner sets the attribute `error_context` of each
             file, which handles failed writes.
 
@@ -298,12 +297,11 @@ class Evaluator:
         self.evaluation_hooks, self.save_best_so_far_agent = evaluation_hooks, save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
-        self.use_tensorboard, self.repeatable, self.is_interrupted = use_tensorboard, False, False
+        self.repeatable = self.is_interrupted = False
         with directory_lock(self.outdir):
             if moves_files:
                 move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
-            self.tb_writer = None if self.tensorboard is None else self.tensorboard.writer
             self.start_time = time.time() - progress_of(self.outdir, step_offset)[1]
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
             earlier = {t: score for t, score in rows if t <= step_offset}  # scores up to `step_offset`
@@ -315,7 +313,8 @@ class Evaluator:
                 os.path.join(self.outdir, SCORES.name), keep=0 if moves_files and not step_offset else None
             )
             if not self._scores.size:  # the table of a resumed run, or of several processes, may already have a header
-                self._scores.append(header_of(agent, env))
+                names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
+                self._scores.append(_row([*BASIC_COLUMNS, *names]))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
@@ -364,7 +363,7 @@ class Evaluator:
         agent_stats, env_stats = statistics_of(self.agent), statistics_of(self.env)
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
-        self._scores.append(row_of([*row, *(value for _, value in [*agent_stats, *env_stats])]))
+        self._scores.append(_row([*row, *(value for _, value in [*agent_stats, *env_stats])]))
         if self.tensorboard is not None:
             self.tensorboard.log_evaluation(t, agent_stats, stats, env_stats)
         for hook in self.evaluation_hooks:
@@ -451,13 +450,7 @@ class Evaluator:
         self._scores.flush()
 
 
-def header_of(agent: Any, env: Any) -> bytes:
-    """Return the header of `scores.txt`: the basic columns and the names of the statistics of agent and environment."""
-    return row_of([*BASIC_COLUMNS, *(name for name, _ in [*statistics_of(agent), *statistics_of(env)])])
-
-
-def row_of(values: Iterable[Any]) -> bytes:
-    """Return a row of `scores.txt`."""
+def _row(values: Sequence[Any]) -> bytes:
     return ("\t".join(str(masked(value)) for value in values) + "\n").encode()
 
 

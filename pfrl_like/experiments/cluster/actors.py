@@ -304,7 +304,5 @@ def check_versions(index: int, description: Description) -> None:
     """
     for name, version in versions().items():
         if description.versions[name] != version:
-            raise WorkerError(
-                index, f"has {name} {description.versions[name]}, and the driver has {version}: install the same versions "
-                "on all nodes",
-            )  # fmt: skip
+            other = f"has {name} {description.versions[name]}, and the driver has {version}"
+            raise WorkerError(index, f"{other}: install the same versions on all nodes")

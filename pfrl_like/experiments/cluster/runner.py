@@ -214,7 +214,8 @@ def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, 
     agent, actors, num_envs = (arguments[name] for name in ("agent", "actors", "envs_per_actor"))
     is_synchronous = not hasattr(agent, "update_from_replay") and not agent.corrects_lag
     limits = Limits(
-        *(arguments[f"{name}_timeout"] for name in ("start", "answer", "replace")), arguments["max_early_deaths"],
+        start=arguments["start_timeout"], answer=arguments["answer_timeout"], replace=arguments["replace_timeout"],
+        early_deaths=arguments["max_early_deaths"],
         in_flight=1 if is_synchronous else arguments["requests_in_flight"],
     )  # fmt: skip
     group = EnvActors(
@@ -235,7 +236,8 @@ def _evaluator(
     options = evaluator_options(arguments, arguments["max_episode_len"])
     return lambda step_offset: ActorEvaluator(
         ray, packed, arguments["cpus_per_actor"], arguments["steps"], arguments["order"] == "fixed",
-        arguments["start_timeout"], agent=arguments["agent"], env=EvaluatedEnv(source), step_offset=step_offset, env_choice="an actor", **options,
+        arguments["start_timeout"], agent=arguments["agent"], env=EvaluatedEnv(source), step_offset=step_offset,
+        env_choice="an actor", **options,
     )  # fmt: skip
 
 
