@@ -98,8 +98,9 @@ def train_agent_distributed(
         make_env: Function that makes an environment in an actor, called as `make_env(actor, index, test)`. `actor` is
             the number of the actor, and `index` the number of the environment in this actor, both counted from 0.
             `test` is True for the environment of the evaluation, whose `actor` is `actors`. The function may be a
-            lambda or a local function. Modules that it imports must exist on all nodes. An environment id such as
-            "CartPole-v1" is also accepted.
+            lambda or a local function, and is sent to the actors. Modules that it imports must be installed on all
+            nodes, or be in a folder of `sys.path` that exists on all nodes. An environment id such as "CartPole-v1" is
+            also accepted.
         steps: Step at which training ends. Steps are counted over all environments.
         outdir: Run directory. It is created if it does not exist.
         actors: Number of actors.
