@@ -66,12 +66,13 @@ class Chunk:
         sizes: dict[int, int] = {}
 
         def add(leaf: Any) -> None:
-            arrays = (leaf.frames, leaf.index) if isinstance(leaf, FrameStacks) else (leaf,)
-            for array in arrays:
-                if array.dtype == object:
-                    map_nested(lambda part: map_nested(add, part), array.ravel().tolist())
-                else:
-                    sizes[id(array)] = array.nbytes
+            if isinstance(leaf, FrameStacks):
+                add(leaf.frames)
+                add(leaf.index)
+            elif isinstance(leaf, np.ndarray) and leaf.dtype == object:
+                map_nested(add, leaf.ravel().tolist())
+            else:
+                sizes[id(leaf)] = getattr(leaf, "nbytes", 0)
 
         columns = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         map_nested(add, columns)

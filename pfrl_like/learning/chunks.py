@@ -12,6 +12,7 @@ from pfrl_like.batch import ACTION_MASK, concatenate_nested, map_nested
 from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.learning.recurrent_memory import batch_first
 from pfrl_like.learning.rollout import BootstrapInputs, Rows
+from pfrl_like.replay_buffer import AbstractReplayBuffer
 
 
 def count_step(agent: Any) -> None:
@@ -27,7 +28,9 @@ def observe_replay_chunk(agent: Any, chunk: Chunk, env_ids: Sequence[Any] | None
         chunk: Steps of k environments.
         env_ids: Ids of the k environments, hashable objects. If None, the ids are 0 to k - 1.
     """
-    agent.replay_buffer.append_chunk(chunk, env_ids)
+    buffer = agent.replay_buffer
+    kind = type(buffer) if hasattr(buffer, "append_chunk") else AbstractReplayBuffer  # a user's buffer may lack it
+    kind.append_chunk(buffer, chunk, env_ids)
     _count(agent, chunk.n_steps)
 
 

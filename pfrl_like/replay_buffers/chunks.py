@@ -66,10 +66,12 @@ def _store(buffer: Any, chunk: Any, env_ids: Sequence[Any], errors: Any) -> None
     if buffer._horizon == 1:
         buffer._add_items(rows)
         return
-    _queue(buffer, rows, envs, ended, waiting)
-    for env, left in waiting.items():
-        if env_ids[env] in columns.running:
-            columns.running[env_ids[env]].waiting = left
+    try:
+        _queue(buffer, rows, envs, ended, waiting)
+    finally:  # a user's function of priorities may raise an error
+        for env, left in waiting.items():
+            if env_ids[env] in columns.running:
+                columns.running[env_ids[env]].waiting = left
 
 
 def _queue(buffer: Any, rows: Indices, envs: Indices, ended: Any, waiting: dict[int, list[int]]) -> None:

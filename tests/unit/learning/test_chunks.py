@@ -224,3 +224,34 @@ def test_only_named_columns_of_acting_reach_the_update():
     assert steps.value is None
     distribution = model(steps.obs)[0]
     torch.testing.assert_close(steps.log_prob, distribution.log_prob(steps.action))
+
+
+class OwnBuffer:
+    """A user's buffer that is no `AbstractReplayBuffer`."""
+
+    capacity, prioritized = None, False
+
+    def __init__(self):
+        self.rewards = []
+
+    def __len__(self):
+        return len(self.rewards)
+
+    def append_batch(self, obs, action, reward, next_obs, terminated, truncated, env_ids=None, **extra):
+        self.rewards.extend(reward)
+
+    def stop_current_episode(self, env_id=0):
+        pass
+
+    sample_batch = None
+
+
+def test_a_users_buffer_gets_a_chunk_step_by_step():
+    agent = make_agent("DQN")
+    acting = agent.acting_copy()
+    acting.replay_buffer = ChunkSender(K)
+    play(acting, make_env(False), 3)
+    chunk = acting.replay_buffer.take()
+    agent.replay_buffer = OwnBuffer()
+    agent.observe_chunk(chunk)
+    assert agent.replay_buffer.rewards == chunk.rows(chunk.reward).tolist()
