@@ -143,7 +143,7 @@ class EnvActors:
         refs = list(self.pending)[: 1 if in_turn else None]
         ready, _ = self.ray.wait(refs, num_returns=1, timeout=_POLL) if refs else ((), ())
         if time.monotonic() - self._checked_at > _POLL:
-            self._check_deadlines(ready)
+            self._check_deadlines()
         if not ready or ready[0] not in self.pending:
             return None
         request = self.pending.pop(ready[0])
@@ -166,20 +166,23 @@ class EnvActors:
         return self._class.remote(self.make_origin(i, self.lives[i]), *self.arguments)
 
     def _start(self, i: int, limit: float) -> None:
-        self._add(self.handles[i].start.remote(self._records, sys.path), i, 0, limit, self.handles[i].ping.remote())
+        ping = self.handles[i].ping.remote()  # before the other call, because an actor works on one call after another
+        self._add(self.handles[i].start.remote(self._records, sys.path), i, 0, limit, ping)
 
     def _add(self, ref: Any, i: int, rows: int, limit: float, ping: Any = None) -> None:
         self.pending[ref] = Request(i, rows, limit, time.monotonic() + limit, ping)
 
-    def _check_deadlines(self, ready: Sequence[Any]) -> None:
+    def _check_deadlines(self) -> None:
         """Replace the actors that have not answered in time.
 
         Raises:
             WorkerError: If an actor has not started in time.
         """
         self._checked_at = now = time.monotonic()
-        late = [request for ref, request in self.pending.items() if request.deadline < now and ref not in ready]
-        for request in late:
+        late = [ref for ref, request in self.pending.items() if request.deadline < now]
+        if late:  # this process may have been busy, and not have read an answer that came in time
+            late = self.ray.wait(late, num_returns=len(late), timeout=0.0)[1]
+        for request in [self.pending[ref] for ref in late]:
             if request.ping is not None:
                 raise WorkerError(
                     request.actor, f"has not started within {request.limit:g} s: {self._obstacle(request)}"
