@@ -19,7 +19,7 @@ STEPS = 160
 def train(outdir, make_agent=small_dqn, make_env=cartpole, **options):
     arguments = {
         "steps": STEPS, "actors": 2, "envs_per_actor": 2, "order": "fixed", "seed": 0, "cpus_per_actor": 0,
-        "rows_per_message": (1, 4), "outdir": outdir,
+        "rows_per_message": (1, 4), "outdir": outdir, "start_timeout": 300,
     }  # fmt: skip
     return train_agent_distributed(make_agent, make_env, **arguments | options)[0]
 
@@ -142,11 +142,10 @@ def test_an_actor_that_hangs_is_replaced(ray, tmp_path, caplog):
 
 @pytest.mark.slow
 def test_the_best_agent_is_that_of_the_version_that_was_evaluated(ray, tmp_path):
-    scores = []
     options = {"eval_interval": 40, "eval_n_episodes": 2, "order": "fixed", "checkpoint_freq": 40}
     agent, history = train_agent_distributed(
         small_dqn, cartpole, steps=STEPS, outdir=tmp_path, actors=2, envs_per_actor=2, seed=0, cpus_per_actor=0,
-        rows_per_message=(1, 4), hooks=[lambda clock: scores.append(clock.t)], **options,
+        rows_per_message=(1, 4), start_timeout=300, **options,
     )  # fmt: skip
     rows = np.genfromtxt(tmp_path / "scores.txt", names=True)
     assert list(rows["steps"]) == [40, 80, 120, 160]
