@@ -21,7 +21,8 @@ from pfrl_like.experiments.cluster.runner import train_agent_distributed
 if __name__ == "__main__":
     train_agent_distributed(
         small_dqn, lambda *arguments: cartpole(*arguments), steps=int(sys.argv[2]), outdir=sys.argv[1], actors=1,
-        envs_per_actor=2, order="fixed", seed=0, resume=True, rows_per_message=(1, 4), progress=False, start_timeout=300,
+        envs_per_actor=2, order="fixed", seed=0, resume=True, rows_per_message=(1, 4), progress=False,
+        start_timeout=300,
     )
 """
 
