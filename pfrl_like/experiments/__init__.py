@@ -1,6 +1,7 @@
 """Runners for training and evaluation, and run directories."""
 
 from pfrl_like.debug.crash_replay import replay_crash
+from pfrl_like.experiments.cluster.runner import train_agent_distributed
 from pfrl_like.experiments.collect_demonstrations import collect_demonstrations
 from pfrl_like.experiments.epoch_runner import EpochRunner
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook, OptunaPrunerHook, StopWithoutImprovement
@@ -24,6 +25,6 @@ __all__ = [
     "SaveEvery", "ScheduleHook", "StepHook", "StopAfter", "StopWithoutImprovement", "collect_demonstrations",
     "eval_performance", "generate_exp_id", "is_under_git_control", "new_run_directory", "prepare_output_dir",
     "record_video", "replay_crash", "run_directory_name", "train_agent", "train_agent_actor_learner",
-    "train_agent_async", "train_agent_batch", "train_agent_batch_with_evaluation", "train_agent_offline",
-    "train_agent_with_evaluation",
+    "train_agent_async", "train_agent_batch", "train_agent_batch_with_evaluation", "train_agent_distributed",
+    "train_agent_offline", "train_agent_with_evaluation",
 ]  # fmt: skip

@@ -44,16 +44,22 @@ class EpisodeLog:
         loggers: Loggers of the metrics.
         logger: Logger that gets two lines for every episode. If None, no lines are logged.
         outdir: Run directory. The lines contain its name.
+        further: Function that returns further metrics. They are logged with every episode.
     """
 
     def __init__(
-        self, agent: Any, loggers: Sequence[MetricsLogger], logger: logging.Logger | None, outdir: str
+        self,
+        agent: Any,
+        loggers: Sequence[MetricsLogger],
+        logger: logging.Logger | None,
+        outdir: str,
+        further: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
-        self.agent, self.loggers, self.logger, self.outdir = agent, loggers, logger, outdir
+        self.agent, self.loggers, self.logger, self.outdir, self.further = agent, loggers, logger, outdir, further
 
     def __call__(self, clock: Clock) -> None:
         for number, each in enumerate(clock.ended, clock.episodes - len(clock.ended)):
-            metrics = {"episode": number, "return": each.total_reward, "length": each.length}
+            metrics = {"episode": number, "return": each.total_reward, "length": each.length, **self.further()}
             for logger in self.loggers if each.whole else ():
                 logger.log(clock.t, metrics)
             if self.logger is not None and self.logger.isEnabledFor(logging.INFO):

@@ -189,7 +189,7 @@ def eval_performance(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is less than 1.
         TypeError: If a number is not an integer.
     """
-    return _statistics(*_run(env, agent, n_steps, n_episodes, max_episode_len, logger))
+    return episode_statistics(*_run(env, agent, n_steps, n_episodes, max_episode_len, logger))
 
 
 def _run(env: Any, agent: Any, *arguments: Any) -> tuple[list[float], list[float]]:
@@ -197,9 +197,15 @@ def _run(env: Any, agent: Any, *arguments: Any) -> tuple[list[float], list[float
     return (batch_run_evaluation_episodes if is_vector(env) else run_evaluation_episodes)(env, agent, *arguments)
 
 
-def _statistics(scores: list[float], lengths: list[float]) -> dict[str, Any]:
+def episode_statistics(
+    scores: list[float], lengths: list[float], success_threshold: float | None = None
+) -> dict[str, Any]:
+    """Return the statistics of `eval_performance`, and "success_rate" if `success_threshold` is not None."""
     length_stats = {f"length_{name}": value for name, value in _summary(lengths).items()}
-    return {"episodes": len(scores), **_summary(scores), **length_stats}
+    stats = {"episodes": len(scores), **_summary(scores), **length_stats}
+    if success_threshold is not None:
+        stats["success_rate"] = statistics.mean(score >= success_threshold for score in scores)
+    return stats
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:
@@ -349,9 +355,7 @@ class Evaluator:
             returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
             )
-        stats = _statistics(returns, lengths)
-        if self.success_threshold is not None:
-            stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
+        stats = episode_statistics(returns, lengths, self.success_threshold)
         self._record(t, episodes, stats)
         return float(stats["mean"])
 

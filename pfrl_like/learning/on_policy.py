@@ -158,6 +158,16 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             return None
         return f"the agent holds {len(self._rollout):,} of the {self._rollout_size:,} steps of an update"
 
+    @property
+    def steps_until_update(self) -> int | None:
+        """Number of steps that the next update still needs. None if their number is not fixed."""
+        return None if self._rollout_size is None else max(0, self._rollout_size - len(self._rollout))
+
+    @property
+    def corrects_lag(self) -> bool:
+        """True if the update corrects for steps of older policies. It then needs their log-probabilities."""
+        return "log_prob" in self._acting_columns
+
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn from episodes of features. Return the TD errors or advantages of the steps, [N], and statistics."""
         raise NotImplementedError

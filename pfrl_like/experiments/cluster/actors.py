@@ -1,0 +1,311 @@
+"""`EnvActors`: starts the actors of a run, asks them, waits for their answers, and replaces those that are lost."""
+
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pfrl_like.errors import WorkerError
+from pfrl_like.experiments.cluster.env_actor import Answer, Description, EnvActor, Origin, error_of, versions
+from pfrl_like.runs.loop import unknown_state
+
+#: Maximum number of seconds for which `next` waits, so that signals and time limits are noticed.
+_POLL = 0.5
+#: Maximum number of seconds in which an actor must answer when a checkpoint is saved, and in which it closes.
+_SAVE_SECONDS, _CLOSE_SECONDS = 30.0, 1.0
+
+
+class Limits(NamedTuple):
+    """Limits of actors.
+
+    Attributes:
+        start: Seconds in which an actor must be scheduled and make its environments.
+        answer: Seconds in which an actor must answer a request. An actor that takes longer is replaced.
+        replace: Seconds in which an actor must be scheduled again after its node was lost. A cluster may first have to
+            start another node.
+        early_deaths: Number of times that an actor may be lost before its first answer.
+        in_flight: Number of requests that an actor has at the same time.
+    """
+
+    start: float
+    answer: float
+    replace: float
+    early_deaths: int
+    in_flight: int
+
+
+class Request(NamedTuple):
+    """A request whose answer is outstanding.
+
+    Attributes:
+        actor: Number of the actor.
+        rows: Number of steps that were asked for. 0 if the actor is starting.
+        limit: Number of seconds in which the answer must arrive.
+        deadline: Time at which these seconds are over, on the clock of `time.monotonic`.
+        ping: Reference to the answer of `ping`, if the actor is starting, else None.
+    """
+
+    actor: int
+    rows: int
+    limit: float
+    deadline: float
+    ping: Any = None
+
+
+class EnvActors:
+    """The actors of a run. Each has a process of its own, which is replaced if it is lost.
+
+    Args:
+        ray: The module `ray`, with a connection.
+        n_actors: Number of actors.
+        make_origin: Function of (number of the actor, number of its earlier processes) that returns the origin.
+        arguments: Further arguments of `EnvActor`.
+        num_envs: Number of environments of each actor.
+        cpus: Number of CPUs that Ray reserves for each actor. It may be a fraction.
+        limits: Limits of time, losses and requests.
+        logger: Logger that gets a warning when an actor is lost.
+
+    Attributes:
+        handles: Handles of the actors in Ray.
+        idle: Numbers of the actors that wait for a request, in the order in which they became idle. An actor that may
+            have several requests at the same time is in the list several times.
+        pending: The outstanding requests, keyed by the reference to the answer, oldest first.
+        lives: Number of earlier processes of each actor.
+        cut: Numbers of the actors whose next steps do not continue their earlier steps, because a process was lost.
+        counts: Numbers of lost processes and nodes, and of steps that were asked for and did not arrive.
+        descriptions: Description of the newest process of each actor.
+
+    Raises:
+        WorkerError: If an actor cannot be started. The message names the resources or versions that do not match.
+    """
+
+    has_no_rng = True
+
+    def __init__(
+        self,
+        ray: Any,
+        n_actors: int,
+        make_origin: Callable[[int, int], Origin],
+        arguments: Sequence[Any],
+        *,
+        num_envs: int,
+        cpus: float,
+        limits: Limits,
+        logger: logging.Logger,
+    ) -> None:
+        self.ray, self.make_origin, self.arguments = ray, make_origin, arguments
+        self.num_envs, self.cpus, self.limits, self.logger = num_envs, cpus, limits, logger
+        options = {"num_cpus": cpus, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
+        self._class = ray.remote(EnvActor).options(**options)
+        self._records, self._checked_at = False, time.monotonic()
+        self._early_deaths = [0] * n_actors
+        self.idle: list[int] = []
+        self.pending: dict[Any, Request] = {}
+        self.lives, self.cut = [0] * n_actors, set[int]()
+        self.counts = {"lost_processes": 0, "lost_nodes": 0, "lost_steps": 0}
+        self.descriptions: dict[int, Description] = {}
+        self.handles = [self._make(i) for i in range(n_actors)]
+        try:
+            for i in range(n_actors):
+                self._start(i, limits.start)
+            while len(set(self.idle)) < n_actors:
+                self.next()
+        except BaseException:
+            self.close()
+            raise
+        self.idle.sort()
+
+    def record(self) -> None:
+        """Record episodes from now on, so that `saved_state` can be called. Call this method before the first step."""
+        if not self._records:
+            self._records = True
+            self.ray.get([handle.record.remote() for handle in self.handles], timeout=self.limits.answer)
+
+    def ask(self, i: int, weights: Any, version: int, t: int, ticks: int) -> None:
+        """Ask an actor for `ticks` steps of each environment; see `EnvActor.collect`."""
+        ref = self.handles[i].collect.remote(weights, version, t, ticks)
+        self._add(ref, i, ticks * self.num_envs, self.limits.answer)
+
+    def next(self, *, in_turn: bool = False) -> tuple[int, Answer] | None:
+        """Wait for an answer, at most half a second.
+
+        Args:
+            in_turn: True to wait for the oldest request alone.
+
+        Returns:
+            Number of the actor and its answer. None if no answer has arrived, or if an actor has started or was lost.
+
+        Raises:
+            WorkerError: If an environment raised an error, or if an actor cannot be replaced.
+        """
+        refs = list(self.pending)[: 1 if in_turn else None]
+        ready, _ = self.ray.wait(refs, num_returns=1, timeout=_POLL) if refs else ((), ())
+        if time.monotonic() - self._checked_at > _POLL:
+            self._check_deadlines()
+        if not ready or ready[0] not in self.pending:
+            return None
+        request = self.pending.pop(ready[0])
+        try:
+            answer = self.ray.get(ready[0])
+        except self.ray.exceptions.RayTaskError as error:
+            raise error_of(request.actor, "", error) from None
+        except self.ray.exceptions.RayError as error:
+            self._lose(request, _first_line(error))
+            return None
+        if request.ping is not None:
+            check_versions(request.actor, answer)
+            self.descriptions[request.actor] = answer
+            self.idle += [request.actor] * self.limits.in_flight
+            return None
+        self._early_deaths[request.actor] = 0
+        return request.actor, answer
+
+    def _make(self, i: int) -> Any:
+        return self._class.remote(self.make_origin(i, self.lives[i]), *self.arguments)
+
+    def _start(self, i: int, limit: float) -> None:
+        ping = self.handles[i].ping.remote()  # before the other call, because an actor works on one call after another
+        self._add(self.handles[i].start.remote(self._records, sys.path), i, 0, limit, ping)
+
+    def _add(self, ref: Any, i: int, rows: int, limit: float, ping: Any = None) -> None:
+        self.pending[ref] = Request(i, rows, limit, time.monotonic() + limit, ping)
+
+    def _check_deadlines(self) -> None:
+        """Replace the actors that have not answered in time.
+
+        Raises:
+            WorkerError: If an actor has not started in time.
+        """
+        self._checked_at = now = time.monotonic()
+        late = [ref for ref, request in self.pending.items() if request.deadline < now]
+        if late:  # this process may have been busy, and not have read an answer that came in time
+            late = self.ray.wait(late, num_returns=len(late), timeout=0.0)[1]
+        for request in [self.pending[ref] for ref in late]:
+            if request.ping is not None:
+                raise WorkerError(
+                    request.actor, f"has not started within {request.limit:g} s: {self._obstacle(request)}"
+                )
+            # The requests of an actor wait for each other. The oldest one decides.
+            if request.actor in {each.actor for each in self.pending.values()}:
+                self._lose(request, f"did not answer within {request.limit:g} s")
+
+    def _obstacle(self, request: Request) -> str:
+        """Return the reason why an actor has not started."""
+        if self.ray.wait([request.ping], timeout=0.0)[0]:
+            return "make_env has not returned; allow more time with start_timeout"
+        total, free = (
+            resources.get("CPU", 0) for resources in (self.ray.cluster_resources(), self.ray.available_resources())
+        )
+        return (
+            f"Ray could not schedule it. It needs {self.cpus:g} CPU, and {free:g} of {total:g} CPUs are free: reduce "
+            "actors or cpus_per_actor (0.5 or 0 is possible), or allow more time with start_timeout"
+        )
+
+    def _lose(self, request: Request, reason: str) -> None:
+        """Forget the requests of a lost actor, and start its successor.
+
+        Raises:
+            WorkerError: If the actor has been lost too often before its first answer.
+        """
+        i = request.actor
+        with contextlib.suppress(Exception):  # the process may have ended
+            self.ray.kill(self.handles[i])
+        rows = request.rows + sum(each.rows for each in self.pending.values() if each.actor == i and each != request)
+        self.pending = {ref: each for ref, each in self.pending.items() if each.actor != i}
+        self.idle = [each for each in self.idle if each != i]
+        alive = {node["NodeID"] for node in self.ray.nodes() if node["Alive"]}
+        has_node = i not in self.descriptions or self.descriptions[i].node in alive
+        self.counts["lost_processes" if has_node else "lost_nodes"] += 1
+        self.counts["lost_steps"] += rows
+        what = "its process" if has_node else f"its node {self.descriptions[i].node:.8}"
+        self._early_deaths[i] += 1
+        if self._early_deaths[i] > self.limits.early_deaths:
+            text = f"was lost {self._early_deaths[i]} times before its first answer; the last time, {what} was lost"
+            raise WorkerError(i, f"{text}: {reason}")
+        self.logger.warning(
+            "actor %d and %s are lost, with up to %d steps that were on their way, and its running episodes: %s. "
+            "Another process takes its place", i, what, rows, reason,
+        )  # fmt: skip
+        self.lives[i] += 1
+        self.cut.add(i)
+        self.handles[i] = self._make(i)
+        self._start(i, self.limits.start if has_node else self.limits.replace)
+
+    def saved_state(self) -> dict[str, Any]:
+        """Return the states of all actors after their outstanding answers, and these answers, as JSON values.
+
+        If an actor does not answer, the state contains the reason in its place.
+        """
+        deadline = time.monotonic() + min(self.limits.answer, _SAVE_SECONDS)
+        states = [handle.saved_state.remote() for handle in self.handles]
+        plain: list[Any] = []
+        answers: dict[Any, Any] = {}
+        for i, state in enumerate(states):
+            refs = [ref for ref, request in self.pending.items() if request.actor == i]
+            try:
+                if any(self.pending[ref].ping is not None for ref in refs):
+                    raise ValueError("it is starting")
+                *own, saved = self.ray.get([*refs, state], timeout=max(0.0, deadline - time.monotonic()))
+                answers |= {ref: answer.to_plain() for ref, answer in zip(refs, own, strict=True)}
+                plain.append(saved)
+            except Exception as error:  # the next `next` raises it, or replaces the actor
+                plain.append(unknown_state(f"the state of actor {i} cannot be saved: {_first_line(error)}"))
+        pending = [[self.pending[ref].actor, answers[ref]] for ref in self.pending if ref in answers]
+        return {
+            "states": plain, "pending": pending, "idle": [*self.idle], "lives": [*self.lives], "cut": sorted(self.cut),
+            "counts": dict(self.counts),
+        }  # fmt: skip
+
+    def restore_state(self, state: Mapping[str, Any]) -> list[str]:
+        """Restore the result of `saved_state`. The saved answers wait as if they had just arrived.
+
+        Returns:
+            Reasons why later steps may differ from the steps of an uninterrupted run.
+        """
+        n_actors = len(self.handles)
+        self.counts |= state["counts"]
+        if len(state["states"]) != n_actors:
+            self.cut = set(range(n_actors))
+            return [f"the checkpoint has {len(state['states'])} actors and this run has {n_actors}: new episodes start"]
+        self.lives = [int(life) for life in state["lives"]]
+        known = [i for i in range(n_actors) if state["states"][i].get("way") != "unknown"]
+        self.cut = {*state["cut"], *(set(range(n_actors)) - set(known))}
+        refs = [self.handles[i].restore_state.remote(state["states"][i]) for i in known]
+        results = self.ray.get(refs, timeout=self.limits.answer)
+        for i, plain in state["pending"]:
+            answer = Answer.from_plain(plain)
+            rows = 0 if answer.chunk is None else answer.chunk.n_steps
+            self._add(self.ray.put(answer), i, rows, self.limits.answer)
+        self.idle = [*state["idle"]]
+        for i in range(n_actors):
+            busy = sum(request.actor == i for request in self.pending.values()) + self.idle.count(i)
+            self.idle += [i] * (self.limits.in_flight - busy)
+        return [f"actor {i}: {reason}" for i, reasons in zip(known, results, strict=True) for reason in reasons]
+
+    def close(self) -> None:
+        """Close the environments and end all processes."""
+        with contextlib.suppress(Exception):  # Ray itself may have ended
+            refs = [handle.close.remote() for handle in self.handles]
+            self.ray.wait(refs, num_returns=len(refs), timeout=_CLOSE_SECONDS)
+        for handle in self.handles:
+            with contextlib.suppress(Exception):
+                self.ray.kill(handle)
+        self.pending.clear()
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def check_versions(index: int, description: Description) -> None:
+    """Check that an actor has the versions of this process.
+
+    Raises:
+        WorkerError: If a version differs. The message names the package and both versions.
+    """
+    for name, version in versions().items():
+        if description.versions[name] != version:
+            other = f"has {name} {description.versions[name]}, and the driver has {version}"
+            raise WorkerError(index, f"{other}: install the same versions on all nodes")

@@ -1,0 +1,293 @@
+"""Evaluation in an actor of its own, which never makes training wait."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import cloudpickle  # type: ignore[import-untyped]
+import torch
+
+from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
+from pfrl_like.errors import WorkerError
+from pfrl_like.experiments.callbacks import statistics_of
+from pfrl_like.experiments.cluster.env_actor import (
+    Weights,
+    acting_tensors,
+    add_paths,
+    error_of,
+    load_weights,
+    pack_weights,
+)
+from pfrl_like.experiments.evaluator import Evaluator, episode_statistics, run_evaluation_episodes
+from pfrl_like.random_streams.streams import isolated_rng
+from pfrl_like.utils.random_seed import set_random_seed
+
+#: Folder in the run directory with the agent of the running evaluation. It is copied to `best` after the best score.
+_CANDIDATE = ".tmp-evaluated"
+_POLL = 0.5
+#: Number of times that the actor may be lost during one evaluation.
+_MAX_LOSSES = 3
+
+
+class EvalActor:
+    """Environment and acting copy of an agent for evaluation, in a process of Ray.
+
+    Args:
+        packed: Result of `cloudpickle.dumps` for the acting copy and a function without arguments that makes the
+            environment.
+        seed: Seed of the environment.
+    """
+
+    def __init__(self, packed: bytes, seed: int) -> None:
+        self._packed, self._seed = packed, seed
+
+    def start(self, paths: Sequence[str]) -> None:
+        """Make the environment and the acting copy. The folders `paths` contain modules that the user imports."""
+        torch.set_num_threads(1)
+        add_paths(paths)
+        self.acting, make_env = cloudpickle.loads(self._packed)
+        self.env = make_env()
+        with contextlib.suppress(TypeError):  # an environment of gym has no argument `seed`
+            self.env.reset(seed=self._seed)
+
+    def evaluate(
+        self, weights: Weights, seed: int, n_steps: int | None, n_episodes: int | None, max_episode_len: int | None
+    ) -> tuple[list[float], list[float]]:
+        """Return the returns and the lengths of evaluation episodes; see `run_evaluation_episodes`.
+
+        Args:
+            weights: Weights of the agent that is evaluated.
+            seed: Seed of the global streams.
+            n_steps: Number of steps. None if `n_episodes` is given.
+            n_episodes: Number of episodes. None if `n_steps` is given.
+            max_episode_len: Maximum number of steps in an episode. If None, there is no limit.
+        """
+        load_weights(acting_tensors(self.acting), weights)
+        set_random_seed(seed)
+        return run_evaluation_episodes(self.env, self.acting, n_steps, n_episodes, max_episode_len)
+
+    def saved_state(self) -> dict[str, Any]:
+        """Return the state of the environment as JSON values."""
+        return state_between_episodes(self.env)
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `saved_state`."""
+        restore_between_episodes(self.env, state)
+
+
+class EvaluatedEnv:
+    """Stands in the driver for the environment of the evaluation. Its statistics are those of the training source.
+
+    Args:
+        source: The source of training steps.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def reset(self, **_: Any) -> Any:
+        """Raise an error, because the environment is in an actor.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("the environment of the evaluation is in an actor, and only the actor uses it")
+
+    step = reset
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Return the statistics of the exchange with the actors."""
+        return [*self.source.get_statistics().items()]
+
+
+class EvaluatedAgent:
+    """The agent of the version that is evaluated. It was saved when the evaluation started, and can be saved again.
+
+    Args:
+        agent: The agent, which has learnt further in the meantime. It has all other attributes.
+        folder: Directory in which the evaluated version was saved.
+    """
+
+    def __init__(self, agent: Any, folder: str) -> None:
+        self._agent, self._folder, self._statistics = agent, folder, statistics_of(agent)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._agent, name)
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Return the statistics of the evaluated version."""
+        return self._statistics
+
+    def save(self, dirname: str) -> None:
+        """Copy the saved version to `dirname`. An existing directory is replaced."""
+        parent, random = os.path.dirname(dirname), secrets.token_hex(4)
+        copied, removed = (os.path.join(parent, f".tmp-{word}-{os.getpid()}-{random}") for word in ("copy", "gone"))
+        shutil.copytree(self._folder, copied)
+        if os.path.lexists(dirname):
+            os.rename(dirname, removed)
+        os.rename(copied, dirname)
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+class _Running(NamedTuple):
+    """The evaluation that is running: its request, the clock when it was asked for, and the agent."""
+
+    ref: Any
+    weights: Any
+    t: int
+    episodes: int
+    agent: EvaluatedAgent
+
+
+class ActorEvaluator(Evaluator):
+    """Evaluator whose episodes run in an actor, while training continues.
+
+    The agent is saved aside when an evaluation starts. If its score is the best, this saved agent is copied to `best`.
+    If an evaluation is due while another one is running, it starts when the other one has finished.
+
+    Args:
+        ray: The module `ray`, with a connection.
+        packed: First argument of `EvalActor`.
+        cpus: Number of CPUs that Ray reserves for the actor.
+        steps: Step at which training ends. The last evaluation is then awaited.
+        is_exact: True to wait for the running evaluation when a checkpoint is saved. A resumed run then has the same
+            scores as an uninterrupted run. If False, a resumed run repeats the evaluation with its own agent.
+        start_timeout: Seconds in which the actor must be scheduled and make its environment.
+        **options: Arguments of `Evaluator`.
+    """
+
+    def __init__(
+        self,
+        ray: Any,
+        packed: bytes,
+        cpus: float,
+        steps: int,
+        is_exact: bool,
+        start_timeout: float,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._ray, self._packed, self._cpus, self._steps, self._is_exact = ray, packed, cpus, steps, is_exact
+        self._start_timeout = start_timeout
+        self._running: _Running | None = None
+        self._unreported: float | None = None
+        self._losses = 0
+        self._actor = self._start()
+
+    def _start(self) -> Any:
+        actor = self._ray.remote(EvalActor).options(num_cpus=self._cpus).remote(self._packed, self._seed)
+        self._started, self._asked_at = actor.start.remote(sys.path), time.monotonic()
+        return actor
+
+    def evaluate_if_necessary(self, t: int, episodes: int) -> float | None:
+        """Return the score of an evaluation that has finished, and start an evaluation if one is due.
+
+        After the last step of training, wait for the evaluations.
+
+        Args:
+            t: Number of training steps so far.
+            episodes: Number of training episodes that have ended so far.
+
+        Returns:
+            The mean return; None if no evaluation has finished since the last call.
+        """
+        score = self._result(waits=t >= self._steps)
+        if self._running is None and t >= self.prev_eval_t + self.eval_interval:
+            self._ask(t, episodes)
+            if t >= self._steps:
+                score = self._result(waits=True)
+        return score
+
+    def _ask(self, t: int, episodes: int) -> None:
+        folder = os.path.join(self.outdir, _CANDIDATE)
+        if self.save_best_so_far_agent:
+            shutil.rmtree(folder, ignore_errors=True)
+            with isolated_rng():
+                self.agent.save(folder)
+        weights = self._ray.put(pack_weights(acting_tensors(self.agent)))
+        self._running = _Running(self._submit(weights, t), weights, t, episodes, EvaluatedAgent(self.agent, folder))
+        self.prev_eval_t = t - t % self.eval_interval
+
+    def _submit(self, weights: Any, t: int) -> Any:
+        limits = self.n_steps, self.n_episodes, self.max_episode_len
+        return self._actor.evaluate.remote(weights, (self._seed + t) % 2**32, *limits)
+
+    def _result(self, *, waits: bool) -> float | None:
+        """Record the running evaluation if it has finished. Return its score, or one that was not yet returned."""
+        score, self._unreported = self._unreported, None
+        if self._running is None:
+            return score
+        while True:
+            running = self._running
+            if not self._ray.wait([running.ref], timeout=_POLL if waits else 0.0)[0]:
+                self._check_start()
+                if not waits:
+                    return score
+                continue
+            try:
+                self._ray.get(self._started)
+                returns, lengths = self._ray.get(running.ref)
+                break
+            except self._ray.exceptions.RayTaskError as error:
+                raise error_of(0, "of the evaluation ", error) from None
+            except self._ray.exceptions.RayError as error:
+                self._replace(running, error)
+        self._running, self._losses = None, 0
+        stats = episode_statistics(returns, lengths, self.success_threshold)
+        agent, self.agent = self.agent, running.agent
+        try:
+            self._record(running.t, running.episodes, stats)
+        finally:
+            self.agent = agent
+        return float(stats["mean"])
+
+    def _check_start(self) -> None:
+        is_late = time.monotonic() - self._asked_at > self._start_timeout
+        if is_late and not self._ray.wait([self._started], timeout=0.0)[0]:
+            what = f"of the evaluation has not started within {self._start_timeout:g} s"
+            raise WorkerError(0, f"{what}: it needs {self._cpus:g} CPU, or make_env has not returned")
+
+    def _replace(self, running: _Running, error: Exception) -> None:
+        """Start another actor after the actor was lost, and repeat the evaluation."""
+        self._losses += 1
+        if self._losses > _MAX_LOSSES:
+            raise WorkerError(0, f"of the evaluation was lost {self._losses} times during one evaluation: {error}")
+        self.logger.warning("the actor of the evaluation is lost: another process repeats the evaluation")
+        self._actor = self._start()
+        self._running = running._replace(ref=self._submit(running.weights, running.t))
+
+    def saved_state(self) -> dict[str, Any]:
+        """Return the state that later scores depend on, except the state of the agent."""
+        if self._running is not None and self._is_exact:
+            self._unreported = self._result(waits=True)
+        is_repeated = self._running is not None
+        env = {"way": "unknown", "reason": "an evaluation was running"}
+        if not is_repeated:
+            env = self._ray.get(self._actor.saved_state.remote())
+        return {
+            "seed": self._seed, "max_score": self.max_score, "elapsed": time.time() - self.start_time, "env": env,
+            "prev_eval_t": self.prev_eval_t - self.eval_interval * is_repeated, "unreported": self._unreported,
+        }  # fmt: skip
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Restore the result of `saved_state`. Return reasons why later scores may differ."""
+        self._unreported = state["unreported"]
+        reasons = [*super().restore_state({**state, "env": None})]
+        if state["env"].get("way") == "unknown":
+            return [*reasons, state["env"]["reason"]]
+        self._ray.get(self._actor.restore_state.remote(state["env"]))
+        return reasons
+
+    def close(self) -> None:
+        """Record the running evaluation if it has finished, end the actor and close the files."""
+        with contextlib.suppress(Exception):  # the run may end because of the actor
+            self._result(waits=False)
+        with contextlib.suppress(Exception):
+            self._ray.kill(self._actor)
+        shutil.rmtree(os.path.join(self.outdir, _CANDIDATE), ignore_errors=True)
+        super().close()

@@ -1,0 +1,133 @@
+"""Connection to Ray: a private Ray on this machine, a cluster, or the Ray that the user has started."""
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pfrl_like.errors import MissingDependencyError
+
+#: Environment variables of Ray that apply unless the user has set them: no telemetry, and no token in the home folder.
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+#: A private Ray listens only on the loopback interface. Ray reads this variable when it is imported.
+_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+#: Folder of the temporary files. Ray makes sockets below it, whose paths are limited to about 100 characters.
+_FOLDER = "/tmp"
+#: Size of the object store of a private Ray, in bytes. Memory is allocated only when it is used.
+_OBJECT_STORE_BYTES = 1 << 29
+
+
+def import_ray() -> Any:
+    """Return the module `ray`.
+
+    Raises:
+        MissingDependencyError: If Ray is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingDependencyError("ray", "train_agent_distributed", "distributed") from error
+    return ray
+
+
+@contextlib.contextmanager
+def ray_session(address: str | None = None) -> Iterator[tuple[Any, bool]]:
+    """Connect to Ray. At the end, disconnect, and stop Ray if this function started it.
+
+    If the program has already called `ray.init`, this connection is used. It is neither configured nor closed.
+
+    Args:
+        address: Address of a cluster, as in `ray.init`. If None, the environment variable RAY_ADDRESS is used. If this
+            variable is not set either, a private Ray is started on this machine. It prints nothing, has no dashboard,
+            sends no telemetry and listens only on the loopback interface. Its temporary folder is removed at the end.
+
+    Yields:
+        The module `ray`, and True if a private Ray was started.
+
+    Raises:
+        MissingDependencyError: If Ray is not installed.
+        ConnectionError: If no cluster answers at `address`.
+    """
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    with _variables(_QUIET if address is not None else {**_QUIET, _LOOPBACK: "0"}):
+        ray = import_ray()
+        if ray.is_initialized():
+            yield ray, False
+            return
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_own_sigterm())
+            options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
+            if address is None:
+                options |= stack.enter_context(_private_options(ray))
+            stack.callback(ray.shutdown)
+            with _own_sigterm():
+                _init(ray, options)
+            yield ray, address is None
+
+
+def _init(ray: Any, options: Mapping[str, Any]) -> None:
+    """Call `ray.init`. A private Ray is started again once, because Ray gives up after 30 s on a machine under load."""
+    try:
+        ray.init(**options)
+    except Exception:
+        ray.shutdown()
+        if options["address"] != "local":
+            raise
+        ray.init(**options)
+
+
+@contextlib.contextmanager
+def _private_options(ray: Any) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of `ray.init` for a private Ray. Print no messages of Ray inside the context."""
+    # If the user has imported Ray earlier, Ray has already read the variable `_LOOPBACK`.
+    constants, worker = ray._private.ray_constants, ray._private.worker
+    folder = tempfile.mkdtemp(prefix=f"pfrl_like-ray-{os.getpid()}-", dir=_FOLDER if os.path.isdir(_FOLDER) else None)
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stack.enter_context(_attribute(constants, "ENABLE_RAY_CLUSTER", False))
+        # `log_to_driver=False` does not silence Ray's reports of dead processes. The runner reports these deaths.
+        stack.enter_context(_attribute(worker, "print_to_stdstream", lambda *args, **kwargs: None))
+        yield {
+            "address": "local", "include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES,
+            "_temp_dir": folder,
+        }  # fmt: skip
+
+
+@contextlib.contextmanager
+def _variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables that are not set. At the end, remove them."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an attribute of a module of Ray. At the end, set it back. An attribute that does not exist is not set."""
+    exists, before = hasattr(owner, name), getattr(owner, name, None)
+    if exists:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if exists:
+            setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Restore the handler of SIGTERM at the end of the context, because Ray replaces it."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)

@@ -1,0 +1,251 @@
+"""`DistributedSource`: a source of training steps that actors make, for the training loop of all runners."""
+
+import dataclasses
+import math
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from pfrl_like.experiments.cluster.actors import EnvActors
+from pfrl_like.experiments.cluster.env_actor import Answer, acting_tensors, pack_weights
+from pfrl_like.experiments.sources import dry_run, stop_episode
+from pfrl_like.runs.loop import Clock, Episode, unknown_state
+
+#: How the answers of actors are read: as they arrive, or in the order of the requests.
+Order = Literal["arrival", "fixed"]
+_ARRIVAL = 'actors are read as they answer, so that two runs differ: pass order="fixed"'
+#: Number of answers in the statistics of their age.
+_WINDOW = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class MessageSize:
+    """Number of steps in the message of an actor.
+
+    Attributes:
+        seconds: Number of seconds of stepping that one message contains.
+        least: Minimum number of steps, summed over the environments of the actor.
+        most: Maximum number of steps. `order="fixed"` always asks for this number.
+    """
+
+    seconds: float
+    least: int
+    most: int
+
+    def ticks(self, num_envs: int, tick_seconds: float) -> int:
+        """Return the number of steps of each environment.
+
+        Args:
+            num_envs: Number of environments of the actor.
+            tick_seconds: Seconds that one step of all environments takes. 0 for the largest message, infinity for the
+                smallest one.
+        """
+        least, most = max(1, -(-self.least // num_envs)), max(1, self.most // num_envs)
+        if tick_seconds * most <= self.seconds:
+            return most
+        return min(most, max(least, round(self.seconds / tick_seconds)))
+
+
+class DistributedSource:
+    """Source of training steps: actors step environments, and this process stores the steps and makes the updates.
+
+    An actor works only on what it was asked for. The next request waits until the updates for its last answer are made.
+    Therefore no queue grows, and the number of updates per step is exact. An on-policy agent that does not correct for
+    older policies is trained synchronously: all actors are asked for the steps of one update with the newest weights.
+
+    Args:
+        agent: The agent, with the methods `observe_chunk` and `acting_copy`.
+        actors: The actors.
+        order: "arrival" reads the actors as they answer. "fixed" reads them in the order of the requests.
+        size: Number of steps in a message. It is not used for on-policy agents whose updates need a fixed number of
+            steps: a message then contains an actor's part of one update.
+        updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
+            `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
+        earlier_t: Last known step of the earlier part of a run that resumes. The steps after its checkpoint are lost.
+
+    Attributes:
+        updates: Number of updates that were made for the steps so far.
+        version: Number of publications of the weights so far.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        actors: EnvActors,
+        order: Order,
+        size: MessageSize,
+        updates_per_step: float | None = None,
+        earlier_t: int = 0,
+    ) -> None:
+        self.agent, self.actors, self.order, self.size = agent, actors, order, size
+        self.has_replay = hasattr(agent, "update_from_replay")
+        self.is_synchronous = not self.has_replay and not agent.corrects_lag
+        if updates_per_step is None and self.has_replay:
+            updates_per_step = agent.n_times_update / agent.update_interval
+        self.updates_per_step = updates_per_step or 0.0
+        #: Number of steps of one update of an on-policy agent. None if it is not fixed.
+        self._rollout_size: int | None = None if self.has_replay else agent.steps_until_update
+        n_actors = len(actors.handles)
+        self.num_envs = n_actors * actors.num_envs
+        self.updates, self.version, self._earlier_t = 0, 0, earlier_t
+        self._first: int | None = None  # step from which updates are counted
+        # The first message is the smallest one, because the speed of an actor is unknown.
+        self._tick_seconds = [0.0 if order == "fixed" else math.inf] * n_actors
+        self._weights: Any = None
+        self._ages: deque[int] = deque(maxlen=_WINDOW)
+        self._started_at: float | None = None
+        self._waited = self._idle = self._worked = 0.0
+        self._has_stored = False
+
+    def tick(self, clock: Clock) -> Sequence[Episode]:
+        """Store the steps of one answer, make the updates that are due, and ask for further steps.
+
+        If no answer arrives within half a second, return without progress, so that signals are noticed.
+        """
+        if self._started_at is None:
+            self._started_at = time.perf_counter()
+            stop_episode(self.agent)
+            self._publish()
+        self._ask(clock)
+        begun = time.perf_counter()
+        received = self.actors.next(in_turn=self.order == "fixed")
+        self._waited += time.perf_counter() - begun
+        if received is None:
+            return ()
+        i, answer = received
+        self._store(i, answer)
+        clock.t = self.agent.t
+        self.actors.idle.append(i)
+        if self._update():
+            self._publish()
+        self._ask(clock)
+        return [Episode(*episode) for episode in answer.episodes]
+
+    def _ask(self, clock: Clock) -> None:
+        """Ask the idle actors for further steps, unless the steps that are on their way suffice."""
+        idle = self.actors.idle
+        if self.is_synchronous and (self.actors.pending or len(idle) < len(self.actors.handles)):
+            return
+        on_their_way = sum(request.rows for request in self.actors.pending.values())
+        ticks_left = -(-(clock.steps - clock.t - on_their_way) // self.actors.num_envs)
+        if self.is_synchronous:
+            ticks_left = -(-(clock.steps - clock.t) // self.num_envs)
+        for i in idle[:]:
+            if ticks_left <= 0:
+                return
+            ticks = min(self._ticks(i), ticks_left)
+            idle.remove(i)
+            self.actors.ask(i, self._weights, self.version, self.agent.t, ticks)
+            if not self.is_synchronous:
+                ticks_left -= ticks
+
+    def _ticks(self, i: int) -> int:
+        """Return for how many steps of each environment actor `i` is asked."""
+        steps = self.agent.steps_until_update if self.is_synchronous else self._rollout_size
+        if steps is not None:
+            return max(1, -(-steps // self.num_envs))
+        return self.size.ticks(self.actors.num_envs, self._tick_seconds[i])
+
+    def _store(self, i: int, answer: Answer) -> None:
+        chunk, k = answer.chunk, self.actors.num_envs
+        self._ages.append(self.version - answer.version)
+        self._idle += answer.idle
+        self._worked += answer.seconds
+        if chunk is None:
+            return
+        if self.order == "arrival":
+            self._tick_seconds[i] = answer.seconds / len(chunk.reward)
+        if i in self.actors.cut:
+            self.actors.cut.remove(i)
+            chunk = dataclasses.replace(chunk, cut=np.ones(k, np.bool_))
+        if not self._has_stored:
+            self._has_stored = True
+            first = next(chunk.steps())["obs"][0]
+            dry_run(self.agent, first, self.actors.descriptions[i].action_space)
+        self.agent.observe_chunk(chunk, range(i * k, (i + 1) * k))
+
+    def _update(self) -> bool:
+        """Make the updates that are due. Return True if there was one."""
+        if not self.has_replay:
+            is_complete = not self.is_synchronous or not self.actors.pending
+            if not is_complete or not self.agent.is_due():
+                return False
+            self.agent.update_from_rollout()
+            self.updates += 1
+            return True
+        if len(self.agent.replay_buffer) < self.agent.replay_start_size:
+            return False
+        if self._first is None:
+            self._first = self.agent.t
+        due: int = math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates
+        for _ in range(due):
+            self.agent.update_from_replay()
+        self.updates += due
+        return due > 0
+
+    def _publish(self) -> None:
+        """Put the newest weights into Ray's object store. Requests refer to them."""
+        self.version += 1
+        self._weights = self.actors.ray.put(pack_weights(acting_tensors(self.agent)))
+
+    def get_statistics(self) -> dict[str, float]:
+        """Return statistics of the exchange with the actors.
+
+        Returns:
+            - "weights_age": mean number of publications between the weights of an answer and the newest weights
+            - "learner_waits": fraction of the time in which this process waited for answers
+            - "actors_wait": fraction of the time in which the actors waited for requests
+            - "updates": number of updates
+            - "lost_processes", "lost_nodes": numbers of actors that were lost, with their process or with their node
+            - "lost_steps": number of steps that were asked for and did not arrive, because their actor was lost
+        """
+        elapsed = 0.0 if self._started_at is None else time.perf_counter() - self._started_at
+        return {
+            "weights_age": sum(self._ages) / max(1, len(self._ages)),
+            "learner_waits": self._waited / max(elapsed, 1e-9),
+            "actors_wait": self._idle / max(self._idle + self._worked, 1e-9),
+            "updates": self.updates,
+            **self.actors.counts,
+        }
+
+    def record(self) -> None:
+        """Record episodes from now on, so that `saved_state` can be called."""
+        self.actors.record()
+
+    def saved_state(self) -> dict[str, Any]:
+        """Return the state of the actors, their outstanding answers, and the counters, at a consistent cut."""
+        return {
+            "actors": self.actors.saved_state(), "updates": self.updates, "first": self._first, "version": self.version,
+            "ages": [*self._ages],
+            "order": unknown_state(_ARRIVAL) if self.order == "arrival" and not self.is_synchronous else "fixed",
+        }  # fmt: skip
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Restore the result of `saved_state`.
+
+        Returns:
+            Reasons why later steps may differ from the steps of an uninterrupted run. The list is empty if they are
+            equal.
+
+        Raises:
+            KeyError, TypeError, ValueError: If `state` is not the saved state of a `DistributedSource`.
+        """
+        self.record()
+        reasons = self.actors.restore_state(state["actors"])
+        self.updates, self._first = int(state["updates"]), state["first"]
+        self._ages.extend(state["ages"])
+        self._started_at, self._has_stored = time.perf_counter(), True
+        self.version = int(state["version"]) - 1
+        self._publish()
+        lost = max(0, self._earlier_t - self.agent.t)
+        if lost and isinstance(state["order"], Mapping):
+            self.actors.counts["lost_steps"] += lost
+            reasons.append(f"at least {lost:,} steps after the checkpoint are lost")
+        return reasons
+
+    def close(self) -> None:
+        """End the actors."""
+        self.actors.close()

@@ -1,0 +1,99 @@
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+from cluster_parts import cartpole, small_dqn
+
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.errors import WorkerError
+from pfrl_like.experiments.cluster.actors import check_versions
+from pfrl_like.experiments.cluster.env_actor import (
+    Answer,
+    Description,
+    EnvActor,
+    Origin,
+    acting_tensors,
+    load_weights,
+    pack_weights,
+    versions,
+)
+from pfrl_like.experiments.sources import VectorSource
+from pfrl_like.random_streams.streams import GlobalStreams
+from pfrl_like.runs.loop import Clock
+
+
+def actor_of(agent, origin, n_envs=2):
+    """An actor in this process; Ray is not needed for that."""
+    actor = EnvActor(origin, cloudpickle.dumps((agent.acting_copy(), cartpole)), n_envs, None)
+    actor.prepare()
+    actor.record()
+    return actor
+
+
+def collect(actor, agent, ticks=3):
+    return actor.collect(pack_weights(acting_tensors(agent)), 1, agent.t, ticks)
+
+
+def columns(chunk):
+    return [chunk.obs, chunk.action, chunk.reward, chunk.terminated, chunk.truncated, chunk.next_obs()]
+
+
+def equal(first, second):
+    return all(map(np.array_equal, columns(first.chunk), columns(second.chunk)))
+
+
+def test_an_actor_with_the_streams_of_the_driver_makes_the_steps_of_the_local_source():
+    agent = small_dqn()
+    streams = GlobalStreams.now()
+    answer = collect(actor_of(agent, Origin(0, 0, 0, None, streams)), agent, 30)
+    streams.restore()
+    source = VectorSource(agent, SerialVectorEnv([cartpole(0, i, False) for i in range(2)]))
+    agent.replay_start_size = 1000
+    clock, episodes = Clock(None), []
+    for t in range(30):
+        episodes += source.tick(clock)
+        obs, action, reward = source.last
+        assert np.array_equal(answer.chunk.action[t], action)
+        assert np.array_equal(answer.chunk.reward[t], reward)
+        assert np.array_equal(answer.chunk.next_obs()[t], obs)
+    assert answer.chunk.n_steps == clock.t == 60
+    assert answer.episodes == [(each.total_reward, each.length) for each in episodes] != []
+
+
+def test_the_successor_of_an_actor_makes_other_steps_and_an_equal_origin_makes_equal_steps():
+    agent = small_dqn()
+    lives = [collect(actor_of(agent, Origin(0, life, 2 * life, 7, None)), agent) for life in (0, 0, 1)]
+    assert equal(lives[0], lives[1])
+    assert not equal(lives[0], lives[2])
+
+
+def test_an_actor_continues_exactly_from_its_saved_state():
+    agent = small_dqn()
+    actor, successor = (actor_of(agent, Origin(1, 0, 1, 7, None)) for _ in range(2))
+    collect(actor, agent, 11)
+    state = actor.saved_state()
+    expected = collect(actor, agent, 11)
+    assert successor.restore_state(state) == []
+    assert equal(expected, collect(successor, agent, 11))
+
+
+def test_an_answer_survives_its_conversion_to_json():
+    agent = small_dqn()
+    answer = collect(actor_of(agent, Origin(1, 0, 1, 7, None)), agent, 30)
+    again = Answer.from_plain(answer.to_plain())
+    assert equal(answer, again)
+    assert answer[1:] == again[1:]
+
+
+def test_an_actor_with_another_version_is_refused_by_name():
+    description = Description({**versions(), "torch": "1.0"}, "node", None, None, None)
+    with pytest.raises(WorkerError, match=r"worker 3 has torch 1.0, and the driver has"):
+        check_versions(3, description)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_weights_of_all_dtypes_and_shapes_arrive(dtype):
+    sent = [torch.arange(6).reshape(2, 3).T.to(dtype), torch.tensor(3).to(dtype), torch.zeros(0, dtype=dtype)]
+    received = [torch.ones_like(tensor) for tensor in sent]
+    load_weights(received, pack_weights(sent))
+    assert all(map(torch.equal, sent, received))

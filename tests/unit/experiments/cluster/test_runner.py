@@ -1,0 +1,64 @@
+import sys
+import threading
+
+import pytest
+from cluster_parts import cartpole, small_dqn
+
+from pfrl_like.errors import MissingDependencyError
+from pfrl_like.experiments.cluster.runner import train_agent_distributed
+from pfrl_like.experiments.cluster.source import MessageSize
+
+
+def train(tmp_path, make_agent=small_dqn, make_env=cartpole, **options):
+    return train_agent_distributed(make_agent, make_env, steps=10, outdir=tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"actors": 0}, ValueError, "actors is 0"),
+        ({"order": "random"}, ValueError, "order"),
+        ({"rows_per_message": 8}, TypeError, "rows_per_message is 8, expected two numbers"),
+        ({"rows_per_message": (9, 8)}, ValueError, r"rows_per_message is \(9, 8\)"),
+        ({"answer_timeout": 0}, ValueError, "answer_timeout"),
+        ({"cpus_per_actor": -1}, ValueError, "cpus_per_actor"),
+        ({"make_agent": object}, TypeError, r"make_agent\(\) is .* expected something with observe_chunk"),
+    ],
+)
+def test_mistakes_are_named_before_ray_starts(tmp_path, options, error, text):
+    with pytest.raises(error, match=text):
+        train(tmp_path, **options)
+
+
+def test_the_variable_that_cannot_be_sent_is_named(tmp_path):
+    tools = {"lock": threading.Lock()}
+
+    def make_env(actor, index, test):
+        tools["lock"].acquire()
+        return cartpole(actor, index, test)
+
+    with pytest.raises(TypeError, match=r"tools \(a variable of make_env\)\['lock'\] cannot be sent to an actor"):
+        train(tmp_path, make_env=make_env)
+
+
+def test_the_attribute_of_the_agent_that_cannot_be_sent_is_named(tmp_path):
+    def make_agent():
+        agent = small_dqn()
+        agent.explorer.lock = threading.Lock()
+        return agent
+
+    with pytest.raises(TypeError, match=r"agent\.explorer\.lock cannot be sent"):
+        train(tmp_path, make_agent=make_agent)
+
+
+def test_the_extra_is_named_if_ray_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependencyError, match=r"\[distributed\]"):
+        train(tmp_path)
+
+
+def test_messages_contain_the_steps_of_a_time_within_their_bounds():
+    size = MessageSize(0.05, 4, 64)
+    assert [size.ticks(4, seconds) for seconds in (float("inf"), 1.0, 0.01, 1e-6, 0.0)] == [1, 1, 5, 16, 16]
+    assert MessageSize(0.05, 8, 64).ticks(4, 1.0) == 2
+    assert MessageSize(0.05, 1, 2).ticks(8, 0.0) == 1

@@ -1,0 +1,165 @@
+import functools
+import json
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from cluster_parts import Faulty, Killed, cartpole, numbers_of, small_dqn, small_on_policy
+
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.errors import WorkerError
+from pfrl_like.experiments import train_agent_batch
+from pfrl_like.experiments.cluster.runner import train_agent_distributed
+
+STEPS = 160
+
+
+def train(outdir, make_agent=small_dqn, make_env=cartpole, **options):
+    arguments = {
+        "steps": STEPS, "actors": 2, "envs_per_actor": 2, "order": "fixed", "seed": 0, "cpus_per_actor": 0,
+        "rows_per_message": (1, 4), "outdir": outdir, "start_timeout": 300,
+    }  # fmt: skip
+    return train_agent_distributed(make_agent, make_env, **arguments | options)[0]
+
+
+def resumed(outdir):
+    return json.loads((outdir / "run.json").read_text())["resumed"]
+
+
+def stop_at(t):
+    return lambda clock: clock.stop() if clock.t >= t else None
+
+
+def test_a_run_in_fixed_order_that_stops_and_resumes_equals_a_run_that_does_not_stop(ray, tmp_path):
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "parts", checkpoint_freq=80, hooks=[stop_at(80)])
+    parts = train(tmp_path / "parts", checkpoint_freq=80, resume=True)
+    assert resumed(tmp_path / "parts") == {"checkpoint": "80_checkpoint", "t": 80, "resume": "exact", "reasons": []}
+    assert np.array_equal(numbers_of(whole), numbers_of(parts))
+    assert (whole.t, whole.optim_t) == (parts.t, parts.optim_t) == (160, 136)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["PPO", "A2C"])
+@pytest.mark.parametrize("actors", [1, 2])
+def test_synchronous_training_equals_the_local_runner(ray, tmp_path, kind, actors):
+    local = small_on_policy(kind)
+    if actors == 1:
+        env = SerialVectorEnv([cartpole(0, i, False) for i in range(4)])
+        train_agent_batch(local, env, STEPS, tmp_path / "local")
+    else:
+        local = train(tmp_path / "local", functools.partial(small_on_policy, kind), envs_per_actor=2)
+    seed = None if actors == 1 else 0
+    make_agent = functools.partial(small_on_policy, kind)
+    options = {"actors": actors, "envs_per_actor": 4 // actors, "seed": seed, "order": "arrival"}
+    remote = train(tmp_path / "remote", make_agent, **options)
+    assert np.array_equal(numbers_of(local), numbers_of(remote))
+    assert remote.n_updates == local.n_updates > 0
+    assert dict(remote.get_statistics()) == dict(local.get_statistics())
+
+
+@pytest.mark.slow
+def test_synchronous_training_resumes_exactly(ray, tmp_path):
+    whole = train(tmp_path / "whole", small_on_policy)
+    train(tmp_path / "parts", small_on_policy, checkpoint_freq=80, hooks=[stop_at(80)])
+    parts = train(tmp_path / "parts", small_on_policy, checkpoint_freq=80, resume=True)
+    assert resumed(tmp_path / "parts")["resume"] == "exact"
+    assert np.array_equal(numbers_of(whole), numbers_of(parts))
+
+
+@pytest.mark.slow
+def test_an_agent_that_corrects_for_old_policies_learns_while_the_actors_step(ray, tmp_path):
+    make_agent = functools.partial(small_on_policy, "LaggedPPO")
+    agent = train(tmp_path, make_agent, order="arrival", checkpoint_freq=80)
+    assert agent.n_updates > 0
+    assert np.genfromtxt(tmp_path / "metrics.csv", delimiter=",", names=True)["weights_age"][-1] > 0
+    agent = train(tmp_path, make_agent, order="arrival", checkpoint_freq=80, resume=True, steps=240)
+    assert agent.t == 240
+    assert resumed(tmp_path)["resume"] == "approximate"
+    assert "read as they answer" in resumed(tmp_path)["reasons"][0]
+
+
+@pytest.mark.slow
+def test_a_killed_actor_is_replaced_and_all_its_acknowledged_steps_are_stored(ray, tmp_path, caplog):
+    def make_env(actor, index, test):
+        env = cartpole(actor, index, test)
+        return Killed(env, tmp_path / "killed", 20) if (actor, index) == (1, 0) else env
+
+    agent = train(tmp_path / "run", make_env=make_env, order="arrival")
+    assert (tmp_path / "killed").exists()
+    assert "another process" in caplog.text.lower()
+    assert agent.t == STEPS
+    lost = np.genfromtxt(tmp_path / "run" / "metrics.csv", delimiter=",", names=True)["lost_steps"]
+    assert lost[-1] == 4  # one message
+    # n-step windows of running episodes are not stored yet
+    assert STEPS - 2 * 4 <= len(agent.replay_buffer) <= STEPS
+
+
+@pytest.mark.slow
+def test_an_actor_that_dies_again_and_again_ends_the_run(ray, tmp_path):
+    def make_env(actor, index, test):
+        return Killed(cartpole(actor, index, test), tmp_path / str(time.monotonic()), 1)
+
+    with pytest.raises(WorkerError, match=r"worker 0 was lost 2 times before its first answer; .* process was lost"):
+        train(tmp_path / "run", make_env=make_env, actors=1, max_early_deaths=1)
+
+
+@pytest.mark.slow
+def test_an_error_of_an_environment_ends_the_run_with_its_traceback(ray, tmp_path):
+    with pytest.raises(WorkerError, match="lost its world") as error:
+        train(tmp_path / "run", make_env=lambda *_: Faulty(gymnasium.make("CartPole-v1")), actors=1)
+    assert 'raise LookupError("the simulator' in error.value.traceback_text
+    assert "lost its world" in json.loads((tmp_path / "run" / "run.json").read_text())["outcome"]
+
+
+@pytest.mark.slow
+def test_actors_that_cannot_be_scheduled_are_named(ray, tmp_path):
+    with pytest.raises(WorkerError, match=r"has not started within 3 s: Ray could not schedule it. It needs 64 CPU"):
+        train(tmp_path / "run", cpus_per_actor=64, start_timeout=3)
+
+
+@pytest.mark.slow
+def test_an_actor_that_hangs_is_replaced(ray, tmp_path, caplog):
+    def make_env(actor, index, test):
+        env, path = cartpole(actor, index, test), tmp_path / "hung"
+        original = env.step
+
+        def step(action):
+            if not path.exists():
+                path.touch()
+                time.sleep(1000)
+            return original(action)
+
+        env.step = step
+        return env
+
+    agent = train(tmp_path / "run", make_env=make_env, order="arrival", answer_timeout=5)
+    assert agent.t == STEPS
+    assert "did not answer within 5 s" in caplog.text
+
+
+@pytest.mark.slow
+def test_the_best_agent_is_that_of_the_version_that_was_evaluated(ray, tmp_path):
+    options = {"eval_interval": 40, "eval_n_episodes": 2, "order": "fixed", "checkpoint_freq": 40}
+    agent, history = train_agent_distributed(
+        small_dqn, cartpole, steps=STEPS, outdir=tmp_path, actors=2, envs_per_actor=2, seed=0, cpus_per_actor=0,
+        rows_per_message=(1, 4), start_timeout=300, **options,
+    )  # fmt: skip
+    rows = np.genfromtxt(tmp_path / "scores.txt", names=True)
+    assert list(rows["steps"]) == [40, 80, 120, 160]
+    assert [each["eval_score"] for each in history] == list(rows["mean"])
+    best = small_dqn()
+    best.load(tmp_path / "best")
+    assert best.t == rows["steps"][np.argmax(rows["mean"])]
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".tmp")]
+
+
+@pytest.mark.slow
+def test_two_requests_in_flight_give_older_weights(ray, tmp_path):
+    agent = train(tmp_path / "run", requests_in_flight=2)
+    table = np.genfromtxt(tmp_path / "run" / "metrics.csv", delimiter=",", names=True)
+    assert agent.t == STEPS
+    assert table["weights_age"][-1] > 1
+    assert torch.isfinite(torch.from_numpy(numbers_of(agent))).all()
