@@ -117,7 +117,7 @@ def _check(columns: Columns, steps: StepColumns) -> tuple[list[Any], list[Any], 
     action = _listed(steps.action)
 
     def leaves_of(field: Field) -> list[Any]:
-        return columns.widening(lambda: field.check_many(obs, count, "obs"))
+        return columns.check_or_widen(lambda: field.check_many(obs, count, "obs"))
 
     obs_field, action_field, first = columns.obs, columns.action, None
     if obs_field is None or action_field is None:  # the first step defines the columns, after all checks
