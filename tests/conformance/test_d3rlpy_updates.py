@@ -423,9 +423,7 @@ def test_awac_differs_from_d3rlpy_in_targets_and_weights() -> None:
 def test_crr_of_one_critic_is_that_of_d3rlpy() -> None:
     policy, critic = GaussianAroundTanh(None), mean_q_function(of_pair(), 1)
     ensemble = QFunctionEnsemble([critic])
-    agent = agents.CRR(
-        policy, ensemble, None, adam_of(policy), adam_of(ensemble), None, ReplayBuffer(None), problem.GAMMA
-    )
+    agent = agents.CRR(policy, ensemble, None, *map(adam_of, (policy, ensemble)), None, ReplayBuffer(), problem.GAMMA)
     theirs, stats = LOSSES["CRR"], updated(agent, "CRR")
     assert theirs["critic_loss"] == near(stats["loss"])
     assert theirs["actor_loss"] == near(stats["policy_loss"])

@@ -149,9 +149,7 @@ def test_defaults_are_those_of_pfrl() -> None:
     assert torch.equal(targets("DPP"), targets("DPP", eta=1.0))
 
 
-@pytest.mark.parametrize(
-    ("name", "option"), [("AL", "alpha"), ("PAL", "alpha"), ("DoublePAL", "alpha"), ("DPP", "eta")]
-)
+@pytest.mark.parametrize("name, option", [("AL", "alpha"), ("PAL", "alpha"), ("DoublePAL", "alpha"), ("DPP", "eta")])
 def test_the_argument_changes_the_loss(name: str, option: str) -> None:
     losses = [agent_of(name, clip_delta=False, **{option: value}).loss(BATCH)[0].item() for value in (0.1, 0.5)]
     assert losses[0] != losses[1]

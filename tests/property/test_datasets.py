@@ -116,9 +116,8 @@ def test_the_same_row_gives_the_same_steps(seed: int, n: int) -> None:
         if not cut:  # nobody has told what came of it
             expected.append(t)
     assert np.array_equal(arrays["observations"], rows[0][expected])
-    assert np.array_equal(arrays["rewards"], rows[2][expected]) and np.array_equal(
-        arrays["terminals"], rows[3][expected]
-    )
+    assert np.array_equal(arrays["rewards"], rows[2][expected])
+    assert np.array_equal(arrays["terminals"], rows[3][expected])
 
 
 @given(st.integers(0, 10**6), st.integers(1, 30))

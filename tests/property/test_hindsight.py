@@ -158,9 +158,7 @@ def one_episode(strategy: Any, length: int, n_goals: int) -> HindsightReplayBuff
     return pair([(0, "on")] * (length - 1) + [(0, "truncated")], None, 1, strategy, n_goals)[0]
 
 
-@pytest.mark.parametrize(
-    ("strategy", "steps"), [("future", [2, 3, 4, 5]), ("final", [5]), ("episode", [0, 1, 2, 3, 4, 5])]
-)
+@pytest.mark.parametrize("strategy, steps", [("future", [2, 3, 4, 5]), ("final", [5]), ("episode", [0, 1, 2, 3, 4, 5])])
 def test_goals_are_drawn_uniformly_from_the_steps_of_the_strategy(strategy, steps):
     np.random.seed(0)
     buffer = one_episode(strategy, 6, ALWAYS)

@@ -141,9 +141,8 @@ def test_one_observation_is_told_from_a_batch() -> None:
         make_agent().act(OBS[:1])
 
 
-MISFITS = [
-    (agent, make_q_function("DQN"), make_q_function(agent)) for agent in ("CategoricalDQN", "QRDQN", "IQN", "FQF")
-]
+OTHERS = ("CategoricalDQN", "QRDQN", "IQN", "FQF")
+MISFITS = [(agent, make_q_function("DQN"), make_q_function(agent)) for agent in OTHERS]
 
 
 @pytest.mark.parametrize("action_mask", [None, [True, False]])
