@@ -156,10 +156,6 @@ def through_frame(dataset: MDPDataset, folder: Path) -> MDPDataset:
     return MDPDataset.from_dataframe(dataset.to_dataframe(), *columns, timeout="timeout")
 
 
-def through_arrays(dataset: MDPDataset, folder: Path) -> MDPDataset:
-    return MDPDataset.from_arrays(**dataset.to_arrays())
-
-
 #: How a dataset may go and come, what that needs, and whether it keeps terminal states.
 WAYS = {
     "h5, next_row": (through_file("data.h5"), "h5py", True),
@@ -168,7 +164,7 @@ WAYS = {
     "npz, same_row": (through_file("data.npz", reward_convention="same_row"), "numpy", False),
     "minari": (through_minari, "h5py", True),
     "frame": (through_frame, "pandas", True),
-    "arrays": (through_arrays, "numpy", True),
+    "arrays": (lambda dataset, folder: MDPDataset.from_arrays(**dataset.to_arrays()), "numpy", True),
 }
 
 

@@ -15,14 +15,6 @@ N_ENVS = 3
 QUICK = settings(max_examples=40)
 
 
-def number(i: int) -> int:
-    return i
-
-
-def vector(i: int) -> np.ndarray:
-    return np.full(3, i, np.float32)
-
-
 def nest(i: int) -> dict[str, Any]:
     return {"image": np.full((2, 2), i, np.int16), "pair": (np.float64(i), np.full(2, i % 2 == 0))}
 
@@ -31,7 +23,7 @@ def stack(i: int) -> np.ndarray:
     return np.stack([np.full((16, 16), max(i - back, 0) % 251, np.uint8) for back in (3, 2, 1, 0)])
 
 
-OBSERVATIONS = {"number": number, "vector": vector, "nest": nest, "stack": stack}
+OBSERVATIONS = {"number": lambda i: i, "vector": lambda i: np.full(3, i, np.float32), "nest": nest, "stack": stack}
 
 #: One step of one environment: how it ends, whether it begins where the last ended, whether its optional parts come.
 STEP = st.tuples(

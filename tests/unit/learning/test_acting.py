@@ -295,9 +295,8 @@ class TestSpaces:
             make_agent().dry_run(OBS[0], spaces.MultiBinary(2))
 
     def test_actions_that_are_not_counted_from_0_are_refused(self) -> None:
-        with pytest.raises(
-            ValueError, match=r"whose first action is 5, .* wrap the environment in gymnasium.wrappers.TransformAction"
-        ):
+        message = r"whose first action is 5, .* wrap the environment in gymnasium.wrappers.TransformAction"
+        with pytest.raises(ValueError, match=message):
             make_agent().dry_run(OBS[0], spaces.Discrete(2, start=5))
 
     @pytest.mark.parametrize("recurrent", [False, True])

@@ -114,9 +114,8 @@ def test_a_state_that_holds_itself_is_refused(tmp_path: Path) -> None:
 def test_the_error_of_a_damaged_save_says_how_the_copies_in_it_are_loaded(tmp_path: Path, learner: Learner) -> None:
     other = Learner()
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(
-        CheckpointError, match=r"previous.json is missing \(it lists the files of the previous save\)"
-    ) as raised:
+    message = r"previous.json is missing \(it lists the files of the previous save\)"
+    with pytest.raises(CheckpointError, match=message) as raised:
         other.load(tmp_path)
     assert str(raised.value).endswith("unverified, without counters, remove manifest.json and previous.json")
     (tmp_path / "manifest.json").unlink()
