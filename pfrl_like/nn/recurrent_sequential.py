@@ -45,9 +45,8 @@ class RecurrentSequential(recurrent.Recurrent, nn.Sequential):
         rows = recurrent.unwrap_packed_sequences_recursive(sequences)
         for layer in self:
             if recurrent.is_recurrent(layer):
-                output, state = call(
-                    layer, recurrent.wrap_packed_sequences_recursive(rows, *info), states[len(new_states)]
-                )
+                packed = recurrent.wrap_packed_sequences_recursive(rows, *info)
+                output, state = call(layer, packed, states[len(new_states)])
                 rows = recurrent.unwrap_packed_sequences_recursive(output)
                 new_states.append(state)
             else:

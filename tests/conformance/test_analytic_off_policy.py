@@ -288,9 +288,7 @@ def test_td_errors_of_sequences_follow_from_the_tables(name: str, n: int) -> Non
     ("name", "n", "ending", "mode", "n_envs"),
     analytic_parts.forms_of_trials((*DISCRETE, *CONTINUOUS), ("DQN", "SoftActorCritic"), 1, 3),
 )
-def test_td_errors_follow_from_the_tables(
-    name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int
-) -> None:
+def test_td_errors_follow_from_tables(name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int) -> None:
     check_agent_of(name, n, analytic_parts.Trial(make(name, n), ending, mode, n_envs, continuous=name in CONTINUOUS))
 
 

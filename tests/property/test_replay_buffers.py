@@ -181,9 +181,8 @@ def test_sequences_are_the_sampled_episodes_packed_time_first(steps, capacity, m
     episodes = sorted(buffer.sample_episodes(n, max_len), key=len, reverse=True)
     np.random.seed(seed)
     batch = buffer.sample_sequences(n, max_len, gamma=0.9)
-    packed = [
-        episode[t] for t in range(len(episodes[0])) for episode in episodes if t < len(episode)
-    ]  # as torch.nn.utils.rnn.pack_sequence puts them
+    # as torch.nn.utils.rnn.pack_sequence puts them
+    packed = [episode[t] for t in range(len(episodes[0])) for episode in episodes if t < len(episode)]
     assert batch.lengths.tolist() == [len(episode) for episode in episodes]
     assert batch.obs[:, 0].tolist() == [step["state"][0] for step in packed]
     assert batch.reward.tolist() == [step["reward"] for step in packed]

@@ -123,7 +123,7 @@ def test_an_environment_with_other_spaces_is_rejected(
     assert line.endswith(f"argument --env: {expected}, but {given}")
 
 
-def test_an_agent_without_a_known_environment_is_tried_in_the_given_one(
+def test_an_agent_without_a_known_environment_is_tried_in_that_given(
     trained: Path, loaded: Any, capsys: Printed
 ) -> None:
     loaded.composition = stored_composition(trained)
@@ -167,9 +167,7 @@ def test_a_display_is_found_by_its_variables(variables: dict[str, str], reason: 
     assert found.startswith(reason) and bool(found) == bool(reason)
 
 
-def test_watch_without_a_display_names_the_options_of_a_video(
-    trained: Path, monkeypatch: Patch, capsys: Printed
-) -> None:
+def test_watch_without_a_display_names_options_of_a_video(trained: Path, monkeypatch: Patch, capsys: Printed) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     assert main(["watch", str(trained)]) == 2
     (line,) = capsys.readouterr().err.splitlines()

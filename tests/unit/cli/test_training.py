@@ -178,9 +178,7 @@ def test_a_score_ends_a_run_which_then_counts_as_finished(folder: Path, capsys: 
     assert "has finished before" in capsys.readouterr().out
 
 
-def test_options_to_stop_are_no_settings_and_a_run_that_others_have_stopped_continues(
-    folder: Path, capsys: Printed
-) -> None:
+def test_options_to_stop_are_no_settings_and_a_run_that_others_stopped_continues(folder: Path, capsys: Printed) -> None:
     assert main([*TRAIN, *STEPS, "--stop-at-score", "1"]) == 0
     (first,) = records(folder / "results")
     capsys.readouterr()
@@ -219,9 +217,7 @@ def test_a_new_run_names_the_unfinished_run_and_its_other_settings(folder: Path,
     assert note not in capsys.readouterr().out
 
 
-def test_a_time_ends_a_run_also_after_a_resume_from_its_config(
-    folder: Path, monkeypatch: Patch, capsys: Printed
-) -> None:
+def test_a_time_ends_a_run_also_after_resume_from_its_config(folder: Path, monkeypatch: Patch, capsys: Printed) -> None:
     assert main([*TRAIN, *STEPS, "--stop-after", "1e-9"]) == 0
     outdir, (record,) = only_run(folder), records(folder / "results")
     assert (record["t"], record["outcome"]) == (2, "stopped: 6e-08 seconds have passed")

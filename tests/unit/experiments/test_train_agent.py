@@ -408,7 +408,7 @@ def test_scores_do_not_follow_the_streams_of_training(agent, tmp_path):
     assert scores[0] == scores[1] != evaluator.evaluate_and_update_max_score(t=6, episodes=0)
 
 
-def test_evaluations_stay_on_multiples_of_the_interval_after_an_offset(agent, tmp_path):
+def test_evaluations_stay_on_multiples_of_the_interval_after_offsets(agent, tmp_path):
     evaluator = runs.Evaluator(agent, Counting(), None, 1, 10, tmp_path, step_offset=15)
     assert evaluator.evaluate_if_necessary(t=19, episodes=0) is None
     assert evaluator.evaluate_if_necessary(t=23, episodes=0) == 3.0
