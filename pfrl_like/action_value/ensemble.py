@@ -6,13 +6,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from pfrl_like.action_value import quantile
 from pfrl_like.action_value.base import Elementwise, Losses, lazy_attribute
 from pfrl_like.action_value.discrete import DiscreteActionValue, DistributionalDiscreteActionValue, identity
-from pfrl_like.action_value.quantile import (
-    FullyParametrizedActionValue,
-    ImplicitQuantileActionValue,
-    QuantileDiscreteActionValue,
-)
 from pfrl_like.functions.losses import bootstrap_weight, huber
 
 
@@ -80,18 +76,18 @@ def _select_critic(values: Sequence[Any], index: Tensor) -> Any:
 
     if isinstance(first, DistributionalDiscreteActionValue):
         return DistributionalDiscreteActionValue(select([value.q_dist for value in values]), first.z_values)
-    if isinstance(first, QuantileDiscreteActionValue):
-        return QuantileDiscreteActionValue(select([value.quantiles for value in values]))
-    if not isinstance(first, ImplicitQuantileActionValue):
+    if isinstance(first, quantile.QuantileDiscreteActionValue):
+        return quantile.QuantileDiscreteActionValue(select([value.quantiles for value in values]))
+    if not isinstance(first, quantile.ImplicitQuantileActionValue):
         raise TypeError(f"{type(first).__name__} cannot be compared by its mean")
 
     def quantile_function(_: Tensor, taus: Tensor) -> Tensor:
         return select([value.quantile_function(value.features, taus) for value in values])
 
-    if isinstance(first, FullyParametrizedActionValue):
+    if isinstance(first, quantile.FullyParametrizedActionValue):
         masses = select([value.masses for value in values])
-        return FullyParametrizedActionValue(first.features, quantile_function, masses, first.entropy_coeff)
-    return ImplicitQuantileActionValue(first.features, quantile_function, first.thresholds)
+        return quantile.FullyParametrizedActionValue(first.features, quantile_function, masses, first.entropy_coeff)
+    return quantile.ImplicitQuantileActionValue(first.features, quantile_function, first.thresholds)
 
 
 class EnsembleActionValue(DiscreteActionValue):

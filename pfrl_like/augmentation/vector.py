@@ -4,18 +4,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pfrl_like.augmentation.augmentation import (
-    Augmentation,
-    RandomNumbers,
-    check_floats,
-    check_range,
-    per_row,
-    uniform,
-)
+from pfrl_like.augmentation import augmentation
 
 
 @dataclass(frozen=True)
-class SingleAmplitudeScaling(Augmentation):
+class SingleAmplitudeScaling(augmentation.Augmentation):
     """Multiplies each observation by a random factor, sampled uniformly.
 
     Args:
@@ -31,11 +24,11 @@ class SingleAmplitudeScaling(Augmentation):
     maximum: float = 1.2
 
     def __post_init__(self) -> None:
-        check_range("(minimum, maximum)", (self.minimum, self.maximum))
+        augmentation.check_range("(minimum, maximum)", (self.minimum, self.maximum))
 
-    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
-        check_floats(x)
-        return x * per_row(uniform(x, self.minimum, self.maximum, rng), x).to(x.dtype)
+    def transform(self, x: Tensor, rng: augmentation.RandomNumbers = None) -> Tensor:
+        augmentation.check_floats(x)
+        return x * augmentation.per_row(augmentation.uniform(x, self.minimum, self.maximum, rng), x).to(x.dtype)
 
 
 @dataclass(frozen=True)
@@ -44,6 +37,6 @@ class MultipleAmplitudeScaling(SingleAmplitudeScaling):
 
     type_name = "multiple_amplitude_scaling"
 
-    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
-        check_floats(x)
-        return x * uniform(x, self.minimum, self.maximum, rng, x.shape[1:]).to(x.dtype)
+    def transform(self, x: Tensor, rng: augmentation.RandomNumbers = None) -> Tensor:
+        augmentation.check_floats(x)
+        return x * augmentation.uniform(x, self.minimum, self.maximum, rng, x.shape[1:]).to(x.dtype)

@@ -55,7 +55,8 @@ def watch(arguments: argparse.Namespace) -> int:
             return 0
         from pfrl_like.experiments import record_video
 
-        path = _with_ending(path, ".gif" if arguments.gif else ".mp4")
+        ending = ".gif" if arguments.gif else ".mp4"
+        path = path if path.lower().endswith(ending) else path + ending
         _, returns = record_video(agent, env, path, n_episodes=arguments.episodes, seed=arguments.seed)
     print(f"{_title(agent, env)}: returns {', '.join(f'{each:.6g}' for each in returns)} in {path}")
     return 0
@@ -124,7 +125,3 @@ def no_display() -> str:
 
 def _title(agent: Any, env: Any) -> str:
     return f"{type(agent.agent).__name__} in {getattr(env.spec, 'id', type(env).__name__)}"
-
-
-def _with_ending(path: str, ending: str) -> str:
-    return path if path.lower().endswith(ending) else path + ending

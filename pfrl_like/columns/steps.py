@@ -306,9 +306,8 @@ class Steps:
             return
         if run.pending and self.plain is None and self.obs is not None:
             self.obs.mark_last(run.pending)
-        if run.pending and (
-            not run.tail or self.next_row[run.tail] != run.pending
-        ):  # same as is_loose, inlined for speed
+        # same as is_loose, inlined for speed
+        if run.pending and (not run.tail or self.next_row[run.tail] != run.pending):
             self.free_observation(run.pending)
         if run.tail:
             self.successor[run.tail] = ENDED

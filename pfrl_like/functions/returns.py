@@ -101,9 +101,8 @@ def gae(reward: Tensor, discount: Tensor, value: Tensor, next_value: Tensor, con
     """
     _check_shapes(reward, discount=discount, value=value, next_value=next_value, continues=continues)
     delta = torch.addcmul(reward, discount, next_value) - value
-    return _linear_recurrence(
-        delta, lambd * discount * continues.to(reward.dtype)
-    )  # the function ignores the last factor
+    # the function ignores the last factor
+    return _linear_recurrence(delta, lambd * discount * continues.to(reward.dtype))
 
 
 def lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, continues: Tensor, lambd: float) -> Tensor:

@@ -12,14 +12,9 @@ from torch import Tensor
 
 from pfrl_like.functions.losses import explained_variance
 from pfrl_like.functions.returns import gae
+from pfrl_like.utils import recurrent
 from pfrl_like.utils.batch_states import next_state
 from pfrl_like.utils.contexts import evaluating
-from pfrl_like.utils.recurrent import (
-    concatenate_recurrent_states,
-    flatten_sequences_time_first,
-    map_recurrent_state,
-    pack_and_forward,
-)
 
 _Episode = Sequence[dict[str, Any]]
 
@@ -80,11 +75,11 @@ def _add_log_prob_and_value_to_episodes_recurrent(
     outputs = []
     with torch.no_grad(), evaluating(model):
         for sequences, name in zip(states, ("recurrent_state", "next_recurrent_state"), strict=True):
-            state = concatenate_recurrent_states([each[0][name] for each in episodes])
-            state = map_recurrent_state(lambda part: torch.as_tensor(part, device=device), state)
-            outputs.append(pack_and_forward(model, list(sequences), state)[0])
+            state = recurrent.concatenate_recurrent_states([each[0][name] for each in episodes])
+            state = recurrent.map_recurrent_state(lambda part: torch.as_tensor(part, device=device), state)
+            outputs.append(recurrent.pack_and_forward(model, list(sequences), state)[0])
         first, second = outputs
-        _write_outputs(flatten_sequences_time_first(episodes), first, second, device)
+        _write_outputs(recurrent.flatten_sequences_time_first(episodes), first, second, device)
 
 
 def _states_of(steps: _Episode, phi: Any, batch_states: Any, obs_normalizer: Any, device: Any) -> tuple[Any, Any]:

@@ -5,14 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.metrics.scorer import (
-    check_not_episodes,
-    check_scored,
-    evaluate,
-    mean,
-    scored_episodes,
-    squared_distance,
-)
+from pfrl_like.metrics import scorer
 from pfrl_like.utils.checks import check_counts
 
 
@@ -31,7 +24,7 @@ def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> C
         TypeError: If `window_size` is not an integer, or if `base_algo` has no `predict`.
     """
     _check("compare_continuous_action_diff", base_algo, window_size)
-    return lambda algo, episodes: -_compare(base_algo, algo, episodes, window_size, squared_distance)
+    return lambda algo, episodes: -_compare(base_algo, algo, episodes, window_size, scorer.squared_distance)
 
 
 def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
@@ -58,16 +51,16 @@ def _are_equal(a: Any, b: Any) -> Any:
 
 def _check(name: str, base_algo: Any, window_size: Any) -> None:
     """Check the arguments before training. Otherwise the scorer would raise errors only after the first epoch."""
-    check_not_episodes(f"{name}(base_algo)", window_size)
-    check_scored(base_algo)
+    scorer.check_not_episodes(f"{name}(base_algo)", window_size)
+    scorer.check_scored(base_algo)
     check_counts(window_size=window_size)
 
 
 def _compare(base_algo: Any, algo: Any, episodes: Any, window_size: int, measure: Callable[[Any, Any], Any]) -> float:
     """Return the mean of `measure(a, b)` over all transitions; a and b are the greedy actions of the two algorithms."""
-    episodes = scored_episodes(episodes)
-    return mean(measure(*(_greedy_actions(each, episodes, window_size) for each in (base_algo, algo))))
+    episodes = scorer.scored_episodes(episodes)
+    return scorer.mean(measure(*(_greedy_actions(each, episodes, window_size) for each in (base_algo, algo))))
 
 
 def _greedy_actions(algo: Any, episodes: Any, window_size: int) -> Any:
-    return evaluate(algo, episodes, window_size, lambda batch: algo.predict(batch.observations))
+    return scorer.evaluate(algo, episodes, window_size, lambda batch: algo.predict(batch.observations))

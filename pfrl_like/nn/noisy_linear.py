@@ -65,10 +65,8 @@ class FactorizedNoisyLinear(nn.Module):
             raise TypeError(f"mu_link is {type(mu_link).__name__}, expected a torch.nn.Linear")
         if not sigma_scale >= 0:
             raise ValueError(f"sigma_scale is {sigma_scale!r}, expected a number of at least 0")
-        in_size, out_size = (
-            int(mu_link.in_features),
-            int(mu_link.out_features),
-        )  # int, because a compiler would trace NumPy integers
+        # int, because a compiler would trace NumPy integers
+        in_size, out_size = int(mu_link.in_features), int(mu_link.out_features)
         if in_size < 1:
             raise ValueError(f"mu_link is {mu_link}, expected at least one input; call a lazy layer once first")
         weight = mu_link.weight

@@ -5,21 +5,14 @@ from typing import Any
 
 from torch import nn
 
+from pfrl_like.utils import recurrent
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.recurrent import (
-    Recurrent,
-    get_packed_sequence_info,
-    is_recurrent,
-    layer_outputs,
-    unwrap_packed_sequences_recursive,
-    wrap_packed_sequences_recursive,
-)
 
 Call = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 @ignores_training
-class RecurrentSequential(Recurrent, nn.Sequential):
+class RecurrentSequential(recurrent.Recurrent, nn.Sequential):
     """`torch.nn.Sequential` that may contain recurrent layers.
 
     A layer that is not recurrent is called once, with the rows of all steps as one batch.
@@ -38,10 +31,10 @@ class RecurrentSequential(Recurrent, nn.Sequential):
 
     def outputs(self, sequences: Any, recurrent_state: Any) -> Any:
         """Return the last layer's output, a packed sequence, without the states."""
-        return self._apply_layers(sequences, recurrent_state, lambda *given: (layer_outputs(*given), None))[0]
+        return self._apply_layers(sequences, recurrent_state, lambda *given: (recurrent.layer_outputs(*given), None))[0]
 
     def _apply_layers(self, sequences: Any, recurrent_state: Any, call: Call) -> tuple[Any, tuple[Any, ...]]:
-        info = get_packed_sequence_info(sequences)
+        info = recurrent.get_packed_sequence_info(sequences)
         if info is None:
             raise ValueError(f"sequences is {type(sequences).__name__}, expected a PackedSequence")
         n_states = len(self.recurrent_children)
@@ -49,17 +42,18 @@ class RecurrentSequential(Recurrent, nn.Sequential):
         if len(states) != n_states:
             raise ValueError(f"recurrent_state has {len(states)} parts, expected {n_states}, one per recurrent layer")
         new_states: list[Any] = []
-        rows = unwrap_packed_sequences_recursive(sequences)
+        rows = recurrent.unwrap_packed_sequences_recursive(sequences)
         for layer in self:
-            if is_recurrent(layer):
-                output, state = call(layer, wrap_packed_sequences_recursive(rows, *info), states[len(new_states)])
-                rows = unwrap_packed_sequences_recursive(output)
+            if recurrent.is_recurrent(layer):
+                packed = recurrent.wrap_packed_sequences_recursive(rows, *info)
+                output, state = call(layer, packed, states[len(new_states)])
+                rows = recurrent.unwrap_packed_sequences_recursive(output)
                 new_states.append(state)
             else:
                 rows = layer(rows)
-        return wrap_packed_sequences_recursive(rows, *info), tuple(new_states)
+        return recurrent.wrap_packed_sequences_recursive(rows, *info), tuple(new_states)
 
     @property
     def recurrent_children(self) -> tuple[nn.Module, ...]:
         """The recurrent layers."""
-        return tuple(layer for layer in self if is_recurrent(layer))
+        return tuple(layer for layer in self if recurrent.is_recurrent(layer))

@@ -15,11 +15,7 @@ from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction
 from pfrl_like.nn.lmbda import Lambda
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateActionQFunction
-from pfrl_like.q_functions.quantile_q_functions import (
-    CosineBasisLinear,
-    FullyParametrizedQFunction,
-    ImplicitQuantileQFunction,
-)
+from pfrl_like.q_functions import quantile_q_functions
 from pfrl_like.q_functions.state_q_functions import concatenate, evenly_spaced_atoms, hidden_sizes_of
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
@@ -108,7 +104,7 @@ class DistributionalFCSAQFunction(nn.Module, StateActionQFunction):
         return DistributionalDiscreteActionValue(probs, self.z_values)
 
 
-class ImplicitQuantileFCSAQFunction(ImplicitQuantileQFunction):
+class ImplicitQuantileFCSAQFunction(quantile_q_functions.ImplicitQuantileQFunction):
     """Fully connected implicit quantile Q-function (arXiv:1806.06923).
 
     Args:
@@ -139,7 +135,7 @@ class ImplicitQuantileFCSAQFunction(ImplicitQuantileQFunction):
         super().__init__(psi, phi, f, **counts)
 
 
-class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
+class FullyParametrizedFCSAQFunction(quantile_q_functions.FullyParametrizedQFunction):
     """Fully connected quantile Q-function that proposes the fractions (arXiv:1911.02140).
 
     Args:
@@ -181,5 +177,5 @@ def _quantile_networks(
     check_counts(n_hidden_layers=n_hidden_layers, n_cosines=n_cosines)
     mlp = MLP(size, n_hidden_channels, [n_hidden_channels] * (n_hidden_layers - 1), nonlinearity)
     psi = nn.Sequential(ConcatObsAndAction(), mlp, Lambda(nonlinearity))
-    phi = nn.Sequential(CosineBasisLinear(n_cosines, n_hidden_channels), nn.ReLU())
+    phi = nn.Sequential(quantile_q_functions.CosineBasisLinear(n_cosines, n_hidden_channels), nn.ReLU())
     return psi, phi, nn.Linear(n_hidden_channels, 1)

@@ -113,10 +113,8 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
     ) -> None:
         super().__init__()
         self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
-        self.n_actions, self.n_atoms = (
-            int(n_actions),
-            int(n_atoms),
-        )  # int, because a compiler would trace NumPy integers
+        # int, because a compiler would trace NumPy integers
+        self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)
         self.n_input_channels = n_input_channels
         self.activation = activation
         self.conv_layers = large_convolutions(n_input_channels, bias)

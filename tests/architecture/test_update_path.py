@@ -27,19 +27,19 @@ def adam(module: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(module.parameters(), lr=1e-3)
 
 
+def network(head: nn.Module, n_outputs: int = N_ACTIONS) -> nn.Module:
+    return nn.Sequential(nn.Linear(OBS_SIZE, 8), nn.ReLU(), nn.Linear(8, n_outputs), head)
+
+
 def make_dqn() -> Any:
-    model = nn.Sequential(
-        nn.Linear(OBS_SIZE, 8), nn.ReLU(), nn.Linear(8, N_ACTIONS), q_functions.DiscreteActionValueHead()
-    )
+    model = network(q_functions.DiscreteActionValueHead())
     explorer = explorers.ConstantEpsilonGreedy(0.1, lambda: 0)
     buffer = replay_buffers.ReplayBuffer(100)
     return agents.DQN(model, adam(model), buffer, 0.9, explorer, replay_start_size=10, minibatch_size=8)
 
 
 def make_sac() -> Any:
-    policy = nn.Sequential(
-        nn.Linear(OBS_SIZE, 8), nn.ReLU(), nn.Linear(8, 2 * N_ACTIONS), policies.SquashedGaussianHead()
-    )
+    policy = network(policies.SquashedGaussianHead(), 2 * N_ACTIONS)
     critics = [q_functions.FCSAQFunction(OBS_SIZE, N_ACTIONS, 8, 1) for _ in range(2)]
     parts = [policy, *critics]
     buffer = replay_buffers.ReplayBuffer(100)
@@ -49,10 +49,8 @@ def make_sac() -> Any:
 
 
 def make_ppo() -> Any:
-    policy = nn.Sequential(
-        nn.Linear(OBS_SIZE, 8), nn.Tanh(), nn.Linear(8, N_ACTIONS), policies.SoftmaxCategoricalHead()
-    )
-    value = nn.Sequential(nn.Linear(OBS_SIZE, 8), nn.Tanh(), nn.Linear(8, 1))
+    policy = network(policies.SoftmaxCategoricalHead())
+    value = network(nn.Identity(), 1)
     model = library_nn.Branched(policy, value)
     return agents.PPO(model, adam(model), update_interval=16, minibatch_size=8, epochs=2)
 

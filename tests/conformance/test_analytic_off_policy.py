@@ -139,10 +139,6 @@ def plain_error(steps: list[Step], target: Callable[[list[Step]], float]) -> flo
     return target(steps) - float(q(ONLINE, steps[0].obs)[int(steps[0].action)])
 
 
-def distance_of_means(steps: list[Step], target: Callable[[list[Step]], float]) -> float:
-    return abs(plain_error(steps, target))
-
-
 def cross_entropy(steps: list[Step], target: Callable[[list[Step]], float], next_action: Any) -> float:
     """Of the next state's distribution, moved and shrunk, its mass shared by the nearest atoms (arXiv:1707.06887)."""
     last, first = steps[-1].next_obs, steps[0]
@@ -159,7 +155,7 @@ def cross_entropy(steps: list[Step], target: Callable[[list[Step]], float], next
 ERRORS: dict[str, Callable[..., float]] = {
     "CategoricalDQN": functools.partial(cross_entropy, next_action=functools.partial(best, TARGET)),
     "CategoricalDoubleDQN": functools.partial(cross_entropy, next_action=functools.partial(best, ONLINE)),
-    **dict.fromkeys(("QRDQN", "IQN", "DoubleIQN", "FQF"), distance_of_means),
+    **dict.fromkeys(("QRDQN", "IQN", "DoubleIQN", "FQF"), lambda steps, target: abs(plain_error(steps, target))),
 }
 
 #: Agents, further arguments, and the target that follows from n steps in a row.
@@ -292,9 +288,7 @@ def test_td_errors_of_sequences_follow_from_the_tables(name: str, n: int) -> Non
     ("name", "n", "ending", "mode", "n_envs"),
     analytic_parts.forms_of_trials((*DISCRETE, *CONTINUOUS), ("DQN", "SoftActorCritic"), 1, 3),
 )
-def test_td_errors_follow_from_the_tables(
-    name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int
-) -> None:
+def test_td_errors_follow_from_tables(name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int) -> None:
     check_agent_of(name, n, analytic_parts.Trial(make(name, n), ending, mode, n_envs, continuous=name in CONTINUOUS))
 
 

@@ -158,9 +158,7 @@ CHECKS = {"TQC": check_tqc, "REDQ": check_redq, "CrossQ": check_crossq, "Discret
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "n", "ending", "mode", "n_envs"), forms_of_trials(CHECKS, (), 1, 3))
-def test_td_errors_follow_from_the_tables(
-    name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int
-) -> None:
+def test_td_errors_follow_from_tables(name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int) -> None:
     def make_trial(agent: Any) -> Trial:
         return Trial(agent, ending, mode, n_envs, continuous=name != "DiscreteSAC")
 

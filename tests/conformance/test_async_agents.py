@@ -12,13 +12,11 @@ from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.testing import Chain, check_agent
 from pfrl_like.utils import set_random_seed
 
-DEFAULT = ("recurrent ACER",)
+QUICK = ("recurrent ACER",)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in MAKE]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MAKE])
 def test_agent_keeps_the_contracts(name):
     check_agent(MAKE[name])
 

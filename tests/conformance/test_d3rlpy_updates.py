@@ -22,15 +22,8 @@ from torch.distributions import Independent, Normal
 from pfrl_like import agents
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.soft_actor_critic import soft_reward
+from pfrl_like.algos.fitting import networks as nets
 from pfrl_like.algos.fitting.base import ESTIMATORS
-from pfrl_like.algos.fitting.networks import (
-    adam,
-    bounded_network,
-    categorical_policy,
-    deterministic_policy,
-    mean_q_function,
-    squashed_gaussian_policy,
-)
 from pfrl_like.batch import Batch, Continuation
 from pfrl_like.distributions import SquashedGaussian
 from pfrl_like.encoders import Encoder, make_encoder
@@ -95,14 +88,14 @@ def of_pair(size: int = problem.ACTION_SIZE) -> Encoder:
 
 
 def adam_of(module: nn.Module, lr: float = LR) -> torch.optim.Optimizer:
-    return adam(module, lr, EPS)
+    return nets.adam(module, lr, EPS)
 
 
 def actor_critic(
     kind: Callable[..., Any], policy: nn.Module, *rest: Any, make_critic: Any = None, lr: float = LR, **options: Any
 ) -> Any:
     """An agent of two critics."""
-    critics = [make_critic() if make_critic else mean_q_function(of_pair(), 1) for _ in range(2)]
+    critics = [make_critic() if make_critic else nets.mean_q_function(of_pair(), 1) for _ in range(2)]
     optimizers = [adam_of(critic, lr) for critic in critics]
     buffer: ReplayBuffer = ReplayBuffer(None)
     return kind(policy, *critics, adam_of(policy), *optimizers, buffer, problem.GAMMA, *rest, **options)
@@ -259,7 +252,7 @@ def conservative_draws(draws: Sequence[Array]) -> Sequence[Array]:
 
 
 def td3_like(kind: Any) -> Any:
-    return actor_critic(kind, deterministic_policy(of_state(), problem.ACTION_SIZE), Greedy())
+    return actor_critic(kind, nets.deterministic_policy(of_state(), problem.ACTION_SIZE), Greedy())
 
 
 Reported = dict[str, tuple[str, float]]
@@ -277,8 +270,8 @@ EQUAL: dict[str, tuple[Callable[[], Any], Reported]] = {
     ),
     "DiscreteSAC": (
         lambda: actor_critic(
-            HuberSAC, categorical_policy(of_state(), problem.N_ACTIONS), initial_temperature=0.5,
-            make_critic=lambda: mean_q_function(of_state(), problem.N_ACTIONS),
+            HuberSAC, nets.categorical_policy(of_state(), problem.N_ACTIONS), initial_temperature=0.5,
+            make_critic=lambda: nets.mean_q_function(of_state(), problem.N_ACTIONS),
         ),
         OF_ACTOR_CRITIC,
     ),
@@ -370,7 +363,7 @@ def test_sac_follows_the_temperature_before_its_step_where_d3rlpy_has_that_after
 @pytest.mark.parametrize("case", ["CQL", "CalQL"])
 def test_the_threshold_is_no_part_of_cqls_loss_where_d3rlpy_has_it_times_the_weight(case: str) -> None:
     agent = actor_critic(
-        getattr(agents, case), squashed_gaussian_policy(of_state(), problem.ACTION_SIZE), conservative_weight=5.0,
+        getattr(agents, case), nets.squashed_gaussian_policy(of_state(), problem.ACTION_SIZE), conservative_weight=5.0,
         alpha_threshold=None, initial_alpha=1.0, n_action_samples=4,
     )  # fmt: skip
     if case == "CalQL":
@@ -421,11 +414,9 @@ def test_awac_differs_from_d3rlpy_in_targets_and_weights() -> None:
 
 
 def test_crr_of_one_critic_is_that_of_d3rlpy() -> None:
-    policy, critic = GaussianAroundTanh(None), mean_q_function(of_pair(), 1)
+    policy, critic = GaussianAroundTanh(None), nets.mean_q_function(of_pair(), 1)
     ensemble = QFunctionEnsemble([critic])
-    agent = agents.CRR(
-        policy, ensemble, None, adam_of(policy), adam_of(ensemble), None, ReplayBuffer(None), problem.GAMMA
-    )
+    agent = agents.CRR(policy, ensemble, None, *map(adam_of, (policy, ensemble)), None, ReplayBuffer(), problem.GAMMA)
     theirs, stats = LOSSES["CRR"], updated(agent, "CRR")
     assert theirs["critic_loss"] == near(stats["loss"])
     assert theirs["actor_loss"] == near(stats["policy_loss"])
@@ -445,7 +436,7 @@ def autoencoder(latent_size: int = 2 * problem.ACTION_SIZE) -> ConditionalVAE:
 def test_bcqs_model_learns_last_and_squashes_where_d3rlpys_learns_first_and_does_not() -> None:
     imitator = autoencoder()
     agent = actor_critic(
-        agents.BCQ, bounded_network(of_pair(), problem.ACTION_SIZE), imitator=imitator,
+        agents.BCQ, nets.bounded_network(of_pair(), problem.ACTION_SIZE), imitator=imitator,
         imitator_optimizer=adam_of(imitator, 0.0), n_action_samples=4,
     )  # fmt: skip
     theirs, stats = LOSSES["BCQ"], updated(agent, "BCQ", lambda draws: [*draws[1:], draws[0]])
@@ -479,7 +470,7 @@ def test_bear_holds_squashed_actions_near_the_model_where_d3rlpys_term_does_not_
     def make(kind: Any) -> Any:
         imitator = autoencoder()
         return actor_critic(
-            kind, squashed_gaussian_policy(of_state(), problem.ACTION_SIZE), imitator=imitator,
+            kind, nets.squashed_gaussian_policy(of_state(), problem.ACTION_SIZE), imitator=imitator,
             imitator_optimizer=adam_of(imitator, 0.0), mmd_kernel="laplacian", alpha_threshold=None,
         )  # fmt: skip
 

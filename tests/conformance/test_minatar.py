@@ -89,9 +89,6 @@ def test_a_step_is_one_frame() -> None:
 def test_agents_learn_from_channels_first_and_the_buffer_keeps_bools(tmp_path: Path) -> None:
     seen: list[Any] = []
 
-    def phi(obs: Any) -> Any:
-        return np.moveaxis(obs, -1, -3).astype(np.float32, order="C")
-
     def look(x: torch.Tensor) -> torch.Tensor:
         seen.append(x.shape)
         assert x.is_contiguous() and set(x.unique().tolist()) <= {0.0, 1.0}
@@ -108,7 +105,7 @@ def test_agents_learn_from_channels_first_and_the_buffer_keeps_bools(tmp_path: P
         ConstantEpsilonGreedy(0.5, lambda: np.random.randint(3)),
         replay_start_size=20,
         minibatch_size=8,
-        phi=phi,
+        phi=lambda obs: np.moveaxis(obs, -1, -3).astype(np.float32, order="C"),
     )
     env = make("Breakout")
     env.reset(seed=0)

@@ -8,14 +8,7 @@ import torch
 from hand_parts import Acts, Gaussian, Slope, column
 from torch import Tensor, nn
 
-from pfrl_like.action_value import (
-    DiscreteActionValue,
-    DistributionalDiscreteActionValue,
-    FullyParametrizedActionValue,
-    ImplicitQuantileActionValue,
-    QuantileDiscreteActionValue,
-    min_of,
-)
+from pfrl_like import action_value as forms
 from pfrl_like.agents.ddpg import ddpg_next_value, ddpg_policy_loss
 from pfrl_like.agents.discrete_sac import value_of_state
 from pfrl_like.agents.soft_actor_critic import sac_policy_loss, soft_next_value, soft_reward
@@ -119,23 +112,23 @@ def test_the_temperature_rises_where_the_entropy_is_below_its_target() -> None:
 def test_the_least_of_distributions_is_the_whole_one_of_the_lesser_mean() -> None:
     # means 2 and 1.5 in the first state, 0 and 5 in the second
     first, second = torch.tensor([[1.0, 3.0], [0.0, 0.0]]), torch.tensor([[-3.0, 6.0], [5.0, 5.0]])
-    values = [QuantileDiscreteActionValue(each.unsqueeze(2)) for each in (first, second)]
-    assert min_of(values).quantiles.squeeze(2).tolist() == [[-3.0, 6.0], [0.0, 0.0]]
+    values = [forms.QuantileDiscreteActionValue(each.unsqueeze(2)) for each in (first, second)]
+    assert forms.min_of(values).quantiles.squeeze(2).tolist() == [[-3.0, 6.0], [0.0, 0.0]]
     z = torch.tensor([0.0, 1.0])
-    atoms = [DistributionalDiscreteActionValue(torch.tensor([[[1 - p, p]]]), z) for p in (0.7, 0.4)]
-    assert min_of(atoms).q_dist.flatten().tolist() == pytest.approx([0.6, 0.4])
+    atoms = [forms.DistributionalDiscreteActionValue(torch.tensor([[[1 - p, p]]]), z) for p in (0.7, 0.4)]
+    assert forms.min_of(atoms).q_dist.flatten().tolist() == pytest.approx([0.6, 0.4])
 
-    def implicit(height: float) -> ImplicitQuantileActionValue:
-        return ImplicitQuantileActionValue(
+    def implicit(height: float) -> forms.ImplicitQuantileActionValue:
+        return forms.ImplicitQuantileActionValue(
             torch.zeros(1, 1), lambda features, taus: (height + taus).unsqueeze(2), taus=torch.tensor([[0.5]])
         )
 
-    chosen = min_of([implicit(2.0), implicit(1.0)])
+    chosen = forms.min_of([implicit(2.0), implicit(1.0)])
     assert chosen(torch.tensor([[0.25, 0.75]])).quantiles.flatten().tolist() == [1.25, 1.75]
-    numbers = [DiscreteActionValue(column(1.0, 4.0)), DiscreteActionValue(column(2.0, 3.0))]
-    assert min_of(numbers).q_values.flatten().tolist() == [1.0, 3.0]
+    numbers = [forms.DiscreteActionValue(column(1.0, 4.0)), forms.DiscreteActionValue(column(2.0, 3.0))]
+    assert forms.min_of(numbers).q_values.flatten().tolist() == [1.0, 3.0]
     with pytest.raises(TypeError, match="DiscreteActionValue, QuantileDiscreteActionValue, which cannot be compared"):
-        min_of([numbers[0], values[0]])
+        forms.min_of([numbers[0], values[0]])
 
 
 @pytest.mark.parametrize("form", ["quantiles", "atoms", "implicit", "proposed"])
@@ -146,17 +139,19 @@ def test_of_several_actions_one_is_compared_and_all_are_given(form: str) -> None
 
         middle = torch.full((2, 1), 0.5)
         return {
-            "quantiles": lambda: QuantileDiscreteActionValue(means.unsqueeze(1)),
-            "atoms": lambda: DistributionalDiscreteActionValue(
+            "quantiles": lambda: forms.QuantileDiscreteActionValue(means.unsqueeze(1)),
+            "atoms": lambda: forms.DistributionalDiscreteActionValue(
                 torch.stack([1 - means / 10, means / 10], 2), torch.tensor([0.0, 10.0])
             ),
-            "implicit": lambda: ImplicitQuantileActionValue(torch.zeros(2, 1), quantile_function, taus=middle),
-            "proposed": lambda: FullyParametrizedActionValue(torch.zeros(2, 1), quantile_function, torch.ones(2, 1)),
+            "implicit": lambda: forms.ImplicitQuantileActionValue(torch.zeros(2, 1), quantile_function, taus=middle),
+            "proposed": lambda: forms.FullyParametrizedActionValue(
+                torch.zeros(2, 1), quantile_function, torch.ones(2, 1)
+            ),
         }[form]()
 
     # The first critic holds less of action 0, the second one of action 1, in both states.
     values = [value_of_means(torch.tensor([means, means])) for means in ([1.0, 4.0], [2.0, 3.0])]
-    chosen = min_of(values, torch.tensor([0, 1]))
+    chosen = forms.min_of(values, torch.tensor([0, 1]))
     means = chosen.at_even_fractions().q_values if hasattr(chosen, "at_even_fractions") else chosen.q_values
     torch.testing.assert_close(means, torch.tensor([[1.0, 4.0], [2.0, 3.0]]))
 

@@ -17,11 +17,7 @@ from pfrl_like.action_value import DistributionalDiscreteActionValue, QuadraticA
 from pfrl_like.agents.dpp import DPPL, DPPGreedy
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
-from pfrl_like.functions.losses import (
-    advantage_learning_target,
-    dynamic_policy_programming_target,
-    persistent_advantage_learning_target,
-)
+from pfrl_like.functions import losses as library
 from pfrl_like.utils.recurrent import sequence_outputs
 
 # Three rows: one step with gamma 0.5; two steps with gamma 0.5 (discount 0.25); a terminal step.
@@ -61,7 +57,7 @@ def targets(name: str | type[DQN], batch: Batch = BATCH, **options: Any) -> Tens
 
 
 def test_advantage_learning_takes_a_part_of_the_gap_off() -> None:
-    target = advantage_learning_target(
+    target = library.advantage_learning_target(
         REWARD, DISCOUNT, torch.tensor([4.0, 8.0, 70.0]), torch.tensor([2.0, 0.0, 4.0]), 0.25
     )
     # 1 + 0.5 * 4 - 0.25 * 2,   3 + 0.25 * 8 - 0,   5 - 0.25 * 4
@@ -71,7 +67,7 @@ def test_advantage_learning_takes_a_part_of_the_gap_off() -> None:
 def test_persistent_advantage_learning_takes_the_smaller_gap() -> None:
     gap, next_gap = torch.tensor([2.0, 4.0, 4.0]), torch.tensor([8.0, 2.0, 60.0])
     next_value = torch.tensor([4.0, 8.0, 70.0])
-    target = persistent_advantage_learning_target(REWARD, DISCOUNT, next_value, gap, next_gap, 0.25)
+    target = library.persistent_advantage_learning_target(REWARD, DISCOUNT, next_value, gap, next_gap, 0.25)
     # max(3 - 0.25 * 2, 3 - 0.25 * 8),   max(5 - 0.25 * 4, 5 - 0.25 * 2),   max(5 - 0.25 * 4, 5 - 0): no gap at the end
     close(target, [2.5, 4.5, 5.0])
 
@@ -79,7 +75,9 @@ def test_persistent_advantage_learning_takes_the_smaller_gap() -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_an_action_that_is_forbidden_next_has_an_infinite_gap_there(alpha: float) -> None:
     next_gap = torch.full((3,), torch.inf)
-    target = persistent_advantage_learning_target(REWARD, DISCOUNT, torch.zeros(3), torch.ones(3), next_gap, alpha)
+    target = library.persistent_advantage_learning_target(
+        REWARD, DISCOUNT, torch.zeros(3), torch.ones(3), next_gap, alpha
+    )
     close(target, [1.0 - alpha, 3.0 - alpha, 5.0])
 
 
@@ -87,7 +85,7 @@ def test_dynamic_policy_programming_adds_up_the_differences_from_the_mean() -> N
     next_mean = torch.tensor([4.0, 8.0, 70.0])
     value, mean = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([3.0, 2.0, 1.0])
     # 1 + (1 + 0.5 * 4) - 3,   2 + (3 + 0.25 * 8) - 2,   3 + 5 - 1
-    close(dynamic_policy_programming_target(REWARD, DISCOUNT, next_mean, value, mean), [1.0, 5.0, 7.0])
+    close(library.dynamic_policy_programming_target(REWARD, DISCOUNT, next_mean, value, mean), [1.0, 5.0, 7.0])
 
 
 # The agents
@@ -149,9 +147,7 @@ def test_defaults_are_those_of_pfrl() -> None:
     assert torch.equal(targets("DPP"), targets("DPP", eta=1.0))
 
 
-@pytest.mark.parametrize(
-    ("name", "option"), [("AL", "alpha"), ("PAL", "alpha"), ("DoublePAL", "alpha"), ("DPP", "eta")]
-)
+@pytest.mark.parametrize("name, option", [("AL", "alpha"), ("PAL", "alpha"), ("DoublePAL", "alpha"), ("DPP", "eta")])
 def test_the_argument_changes_the_loss(name: str, option: str) -> None:
     losses = [agent_of(name, clip_delta=False, **{option: value}).loss(BATCH)[0].item() for value in (0.1, 0.5)]
     assert losses[0] != losses[1]

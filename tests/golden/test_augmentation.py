@@ -68,10 +68,9 @@ def test_colours_and_their_hue_saturation_and_value(rgb: tuple[float, ...], hsv:
     assert red_green_blue(torch.tensor(hsv).reshape(1, 3, 1, 1)).flatten().tolist() == pytest.approx(rgb, abs=1e-6)
 
 
-def jittered(
-    x: Tensor, brightness: float = 1, contrast: float = 1, saturation: float = 1, hue: float = 0
-) -> list[float]:
-    factors = [torch.tensor([factor]).float() for factor in (brightness, contrast, saturation, hue)]
+def jittered(x: Tensor, **changes: float) -> list[float]:
+    numbers = {"brightness": 1, "contrast": 1, "saturation": 1, "hue": 0} | changes
+    factors = [torch.tensor([factor]).float() for factor in numbers.values()]
     return [round(value, 5) for value in jitter(x, *factors).flatten().tolist()]
 
 

@@ -50,10 +50,9 @@ def buffered(kind: Any = ReplayBuffer, **options: Any) -> ReplayBuffer:
 def told(continuation: Continuation, row: int) -> list[tuple[float, float, float]]:
     """Reward, discount and next observation of the steps that come after a row."""
     found, at = [], int(continuation.first[row])
+    columns = continuation.reward, continuation.discount, continuation.next_obs
     while at >= 0:
-        found.append(
-            (continuation.reward[at].item(), continuation.discount[at].item(), continuation.next_obs[at].item())
-        )
+        found.append(tuple(values[at].item() for values in columns))
         at = int(continuation.after[at])
     return found
 

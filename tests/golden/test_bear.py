@@ -115,9 +115,8 @@ def test_it_draws_for_active_environments_alone_and_explores_by_samples() -> Non
         assert not agent.batch_act(obs, active=np.zeros(3, bool)).any() and torch.equal(before, torch.get_rng_state())
         agent.act_deterministically = False
         np.testing.assert_array_equal(drawn(), sampled)
-    values = [
-        agent.values_of_pairs(torch.as_tensor(np.stack(obs)), torch.as_tensor(a))[0] for a in (evaluated, sampled)
-    ]
+    stacked = torch.as_tensor(np.stack(obs))
+    values = [agent.values_of_pairs(stacked, torch.as_tensor(action))[0] for action in (evaluated, sampled)]
     assert values[0].mean() > values[1].mean()
 
 

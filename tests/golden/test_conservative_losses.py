@@ -7,10 +7,10 @@ import pytest
 import torch
 from actor_critic_parts import make_batch, make_critic, make_policy
 from agent_parts import MAKE_BUFFER, make_agent
-from hand_parts import Gaussian, Table
+from hand_parts import Gaussian, Slope, Table
 from pair_base import sgd
 from registry import made
-from torch import Tensor, nn
+from torch import Tensor
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents import CQL, EDAC, DiscreteCQL, SoftActorCritic
@@ -171,12 +171,8 @@ def test_discrete_cql_is_double_dqn_and_the_gap() -> None:
 # EDAC
 
 
-class Square(nn.Module):
+class Square(Slope):
     """Q(s, a) = sum of s * slope * a**2."""
-
-    def __init__(self, slope: float) -> None:
-        super().__init__()
-        self.slope = nn.Parameter(torch.tensor(slope))
 
     def forward(self, pair: Any) -> Tensor:
         obs, action = pair

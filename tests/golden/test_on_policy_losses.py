@@ -13,13 +13,7 @@ from pfrl_like.agents.ppo import ppo_loss
 from pfrl_like.agents.reinforce import low_memory_sum, reinforce_loss
 from pfrl_like.agents.trpo import natural_step, surrogate_gain, value_loss
 from pfrl_like.batch import Batch
-from pfrl_like.functions.losses import (
-    actor_critic_loss,
-    clipped_surrogate,
-    estimated_kl,
-    explained_variance,
-    standardized,
-)
+from pfrl_like.functions import losses as library
 
 HALF, FIFTH = math.log(0.5), math.log(0.2)
 # Two states: the policy's probabilities of action 1 are 0.5 and 0.8, the values 1 and 3.
@@ -57,7 +51,7 @@ def test_actor_critic_loss_of_each_step() -> None:
     # -2 * 3 * -0.5 + 0.1 * (4 - 1)^2 - 10 * 0.7 = 3 + 0.9 - 7, and -2 * -1 * -2 + 0.1 * (1 - 1)^2 - 10 * 0.2 = -4 - 2
     columns = [[-0.5, -2.0], [3.0, -1.0], [0.7, 0.2], [1.0, 1.0], [4.0, 1.0]]
     log_prob, advantage, entropy, value, returns = torch.tensor(columns)
-    losses = actor_critic_loss(
+    losses = library.actor_critic_loss(
         log_prob, advantage, entropy, value, returns, pi_loss_coef=2.0, v_loss_coef=0.1, entropy_coef=10.0
     )
     assert losses.tolist() == pytest.approx([-3.1, -6.0])
@@ -74,7 +68,7 @@ def test_ppo_takes_the_worse_of_ratio_and_clipped_ratio() -> None:
     assert stats["policy_loss"].item() == pytest.approx(-0.4)
     assert stats["value_loss"].item() == pytest.approx(2.5)
     # ratio - 1 - log ratio: 0.25 - 0.22314 = 0.02686, 0.6 - 0.47000 = 0.13000
-    assert estimated_kl(stats["log_ratio"]).item() == pytest.approx((0.02685645 + 0.12999637) / 2, abs=1e-6)
+    assert library.estimated_kl(stats["log_ratio"]).item() == pytest.approx((0.02685645 + 0.12999637) / 2, abs=1e-6)
 
 
 def test_ppo_clips_values_around_the_old_ones() -> None:
@@ -166,17 +160,17 @@ def test_a_parameter_without_influence_is_named_as_such() -> None:
 def test_clipping_leaves_what_does_not_pay_off() -> None:
     ratio, advantage = torch.tensor([0.5, 0.5, 2.0, 2.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
     # 0.5 * 1, max would be 0.8 * 1;   -0.8 < -0.5;   1.2 < 2;   -2 < -1.2
-    assert clipped_surrogate(ratio, advantage, 0.2).tolist() == pytest.approx([0.5, -0.8, 1.2, -2.0])
+    assert library.clipped_surrogate(ratio, advantage, 0.2).tolist() == pytest.approx([0.5, -0.8, 1.2, -2.0])
 
 
 def test_standardised_numbers_have_mean_0_and_deviation_1() -> None:
     # mean 3, deviations -2, 0, 2, population variance 8 / 3
     root = math.sqrt(8 / 3)
-    assert standardized(torch.tensor([1.0, 3.0, 5.0])).tolist() == pytest.approx([-2 / root, 0.0, 2 / root])
-    assert standardized(torch.full((3,), 7.0)).tolist() == [0.0, 0.0, 0.0]
+    assert library.standardized(torch.tensor([1.0, 3.0, 5.0])).tolist() == pytest.approx([-2 / root, 0.0, 2 / root])
+    assert library.standardized(torch.full((3,), 7.0)).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_explained_variance() -> None:
     # returns 1, 3: variance 1; differences 0.5, -0.5: variance 0.25
-    assert explained_variance(torch.tensor([0.5, 3.5]), torch.tensor([1.0, 3.0])).item() == pytest.approx(0.75)
-    assert math.isnan(explained_variance(torch.tensor([0.5, 3.5]), torch.tensor([1.0, 1.0])).item())
+    assert library.explained_variance(torch.tensor([0.5, 3.5]), torch.tensor([1.0, 3.0])).item() == pytest.approx(0.75)
+    assert math.isnan(library.explained_variance(torch.tensor([0.5, 3.5]), torch.tensor([1.0, 1.0])).item())

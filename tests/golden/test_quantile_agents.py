@@ -11,13 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from pfrl_like import implicit_action_value
 from pfrl_like.action_value import QuantileDiscreteActionValue
 from pfrl_like.functions.losses import even_fractions, quantile_huber
-from pfrl_like.implicit_action_value import (
-    FullyParametrizedActionValue,
-    ImplicitQuantileActionValue,
-    QuantileThresholds,
-)
 from pfrl_like.q_functions import cosine_basis_functions
 
 
@@ -30,7 +26,7 @@ def lines(features: Tensor, taus: Tensor) -> Tensor:
     return torch.stack([s * (1 + taus), 2 * s * taus], dim=2)
 
 
-class Given(ImplicitQuantileActionValue):
+class Given(implicit_action_value.ImplicitQuantileActionValue):
     """Draws what is given, by the number of fractions."""
 
     draws: dict[int, list[float]]
@@ -40,7 +36,7 @@ class Given(ImplicitQuantileActionValue):
 
 
 def implicit(s: float, draws: list[list[float]], action_mask: Tensor | None = None) -> Any:
-    value = Given(torch.tensor([[s]]), lines, QuantileThresholds(2, 3, 1), action_mask)
+    value = Given(torch.tensor([[s]]), lines, implicit_action_value.QuantileThresholds(2, 3, 1), action_mask)
     value.draws = {len(draw): draw for draw in draws}
     return value
 
@@ -127,7 +123,7 @@ def test_a_terminal_step_forgets_the_next_state() -> None:
 
 def parametrized(s: float, masses: list[float], entropy_coeff: float = 0.0, mask: Tensor | None = None) -> Any:
     proposed = torch.tensor([masses], requires_grad=True)
-    return FullyParametrizedActionValue(torch.tensor([[s]]), lines, proposed, entropy_coeff, mask)
+    return implicit_action_value.FullyParametrizedActionValue(torch.tensor([[s]]), lines, proposed, entropy_coeff, mask)
 
 
 def test_proposed_quantiles_lie_in_the_middle_of_their_parts() -> None:
@@ -155,7 +151,7 @@ def test_parametrized_loss_weights_the_next_quantiles_with_their_masses() -> Non
 
 def test_the_fractions_feel_the_slope_of_the_wasserstein_distance() -> None:
     masses = torch.tensor([[0.2, 0.4, 0.4]], dtype=torch.float64, requires_grad=True)
-    value = FullyParametrizedActionValue(
+    value = implicit_action_value.FullyParametrizedActionValue(
         torch.tensor([[3.0]], dtype=torch.float64), lambda x, taus: (x[:, :1] * taus**2).unsqueeze(2), masses
     )
     (gradient,) = torch.autograd.grad(value.fraction_loss(torch.tensor([0])).sum(), masses)

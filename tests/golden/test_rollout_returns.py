@@ -148,15 +148,14 @@ def test_all_agree_with_the_loop_over_rows(steps: int, lambd: float) -> None:
     data["continues"] = ~(terminated | truncated)
     data["ratio"] = torch.rand(steps, 4, generator=g, dtype=torch.float64) * 2
     common = (data["reward"], data["discount"])
-    target, advantage = vtrace(
-        *common, data["value"], data["next_value"], data["ratio"], data["continues"], lambd=lambd
-    )
+    values = (data["value"], data["next_value"])
+    target, advantage = vtrace(*common, *values, data["ratio"], data["continues"], lambd=lambd)
     found = {
-        "gae": gae(*common, data["value"], data["next_value"], data["continues"], lambd),
+        "gae": gae(*common, *values, data["continues"], lambd),
         "lambda": lambda_returns(*common, data["next_value"], data["continues"], lambd),
         "vtrace": target,
         "advantage": advantage,
-        "retrace": retrace(*common, data["value"], data["next_value"], data["ratio"], data["continues"], lambd=lambd),
+        "retrace": retrace(*common, *values, data["ratio"], data["continues"], lambd=lambd),
     }
     for i in range(4):
         expected = loop({name: x[:, i] for name, x in data.items()}, lambd)

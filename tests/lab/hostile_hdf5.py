@@ -173,9 +173,7 @@ def _images(*images: bytes) -> Maker:
 
 def recordings() -> dict[str, Maker]:
     """Files of plain arrays, and of d3rlpy's episodes."""
-    made = {
-        f"{form.__name__}: {name}": _maker(form, spoil) for name, spoil in BAD.items() for form in (plain, episodes)
-    }
+    made = {f"{form.__name__}: {name}": _maker(form, how) for name, how in BAD.items() for form in (plain, episodes)}
     counts = {"many": 1 << 40, "negative": -1, "several": np.ones(3), "text": "1", "NaN": np.nan}
     return made | {f"episodes: {name}": _counts(value) for name, value in counts.items()}
 

@@ -20,6 +20,7 @@ from agent_parts import make_agent
 from epoch_parts import epoch_runner
 from resume_parts import noisy_env, small_dqn
 
+from pfrl_like import replay_buffers as buffers
 from pfrl_like.algos import Estimator
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
@@ -29,16 +30,6 @@ from pfrl_like.experiments import train_agent
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import newest_checkpoint
 from pfrl_like.ope import load_learnable
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    HindsightReplayBuffer,
-    PersistentEpisodicReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-    prune,
-)
 from pfrl_like.runs.run_directory import earlier_parts
 from pfrl_like.storage import atomic_write, dump_json, load_tensors, read_json
 
@@ -106,14 +97,14 @@ def append(buffer: Any, number: int) -> Any:
 
 
 def write_buffer(folder: Path, number: int) -> None:
-    buffer = ReplayBuffer(CAPACITY)
+    buffer = buffers.ReplayBuffer(CAPACITY)
     for _ in range(CAPACITY):
         buffer.append(np.full(3, number, np.float32), number, number, np.full(3, number, np.float32))
     buffer.save(str(folder / "buffer"))
 
 
 def read_buffer(folder: Path, allow_pickle: bool = False) -> int:
-    buffer = ReplayBuffer(CAPACITY)
+    buffer = buffers.ReplayBuffer(CAPACITY)
     buffer.load(str(folder / "buffer"), allow_pickle=allow_pickle)
     if not len(buffer):
         raise Mixture("nothing")
@@ -122,7 +113,7 @@ def read_buffer(folder: Path, allow_pickle: bool = False) -> int:
 
 
 def opened(folder: Path, episodic: bool) -> Any:
-    kind: Any = PersistentEpisodicReplayBuffer if episodic else PersistentReplayBuffer
+    kind: Any = buffers.PersistentEpisodicReplayBuffer if episodic else buffers.PersistentReplayBuffer
     return kind(folder / "persistent", None)
 
 
@@ -276,11 +267,13 @@ _REFERENCE = "reference.json"  # where a checkpoint would be
 _QUIET = logging.Logger("quiet", logging.CRITICAL)
 
 BUFFERS: dict[str, Callable[[], Any]] = {
-    "3-step": lambda: ReplayBuffer(CAPACITY, 3),
-    "prioritised": lambda: PrioritizedReplayBuffer(CAPACITY),
-    "episodic": lambda: EpisodicReplayBuffer(CAPACITY),
-    "prioritised episodic": lambda: PrioritizedEpisodicReplayBuffer(CAPACITY),
-    "hindsight": lambda: HindsightReplayBuffer(CAPACITY, _goal_function, n_goals=0, terminated_fn=_goal_function),
+    "3-step": lambda: buffers.ReplayBuffer(CAPACITY, 3),
+    "prioritised": lambda: buffers.PrioritizedReplayBuffer(CAPACITY),
+    "episodic": lambda: buffers.EpisodicReplayBuffer(CAPACITY),
+    "prioritised episodic": lambda: buffers.PrioritizedEpisodicReplayBuffer(CAPACITY),
+    "hindsight": lambda: buffers.HindsightReplayBuffer(
+        CAPACITY, _goal_function, n_goals=0, terminated_fn=_goal_function
+    ),
 }
 
 
@@ -298,7 +291,7 @@ def _of_kind(make: Callable[[], Any]) -> Subject:
 
     def write(folder: Path, number: int) -> None:
         buffer = make()
-        obs = _goals(number) if isinstance(buffer, HindsightReplayBuffer) else np.full(3, number, np.float32)
+        obs = _goals(number) if isinstance(buffer, buffers.HindsightReplayBuffer) else np.full(3, number, np.float32)
         for i in range(CAPACITY):
             buffer.append(obs, number, number, obs, is_state_terminal=i == CAPACITY - 1)
         buffer.save(str(folder / "buffer"))
@@ -320,11 +313,11 @@ def _save_increment(buffer: Any, folder: Path) -> None:
     """Save, commit as a checkpoint would, and remove what no checkpoint needs."""
     reference = buffer.save_increment(folder / "increments", _reference(folder))
     atomic_write(folder / _REFERENCE, dump_json(reference, folder))
-    prune(folder / "increments", [reference])
+    buffers.prune(folder / "increments", [reference])
 
 
 def _restored(folder: Path) -> Any:
-    buffer = PrioritizedReplayBuffer(None)
+    buffer = buffers.PrioritizedReplayBuffer(None)
     if (reference := _reference(folder)) is not None:
         buffer.load_increment(folder / "increments", reference)
     return buffer

@@ -10,17 +10,12 @@ import torch
 from on_policy_parts import Table
 from torch import nn
 
+from pfrl_like import replay_buffers as buffers
 from pfrl_like.agents import DQN
 from pfrl_like.experiments import train_agent_actor_learner
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-)
 from pfrl_like.testing import Chain
 
 GAMMA, SIZE = 0.5, 3
@@ -49,7 +44,8 @@ def learn(outdir: Path, q_function: nn.Module, buffer: Any, terminates: bool, lr
 
 @pytest.mark.representatives(1)
 @pytest.mark.parametrize(
-    ("buffer", "terminates"), [(ReplayBuffer, False), (ReplayBuffer, True), (PrioritizedReplayBuffer, False)]
+    ("buffer", "terminates"),
+    [(buffers.ReplayBuffer, False), (buffers.ReplayBuffer, True), (buffers.PrioritizedReplayBuffer, False)],
 )
 def test_actors_and_learner_find_the_values(tmp_path: Path, buffer: Any, terminates: bool) -> None:
     q_function = nn.Sequential(Table(np.zeros((SIZE + 1, 2), np.float32)), DiscreteActionValueHead())
@@ -65,7 +61,7 @@ def test_returns_over_three_steps_are_those_of_the_random_policy_and_the_bootstr
     # V(s) = (gamma V(s) + s + 1 + gamma V(s + 1)) / 2, so V = [18, 28, 32] / 13 for gamma = 1 / 2 and three states in a
     # circle; staying gives gamma V(s), going on s + 1 + gamma V(s + 1). 400 steps leave noise in the returns.
     q_function = nn.Sequential(Table(np.zeros((SIZE + 1, 2), np.float32)), DiscreteActionValueHead())
-    learn(tmp_path, q_function, ReplayBuffer(10_000, num_steps=3), False)
+    learn(tmp_path, q_function, buffers.ReplayBuffer(10_000, num_steps=3), False)
     values, optimal = q_function[0].table.detach().numpy()[:-1], Chain(SIZE, False).q_values(GAMMA)[:-1]
     random = np.array([[9, 13 + 14], [14, 26 + 16], [16, 39 + 9]]) / 13
     assert (values[:, 1] > values[:, 0]).all()
@@ -75,7 +71,7 @@ def test_returns_over_three_steps_are_those_of_the_random_policy_and_the_bootstr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("buffer", [EpisodicReplayBuffer, PrioritizedEpisodicReplayBuffer])
+@pytest.mark.parametrize("buffer", [buffers.EpisodicReplayBuffer, buffers.PrioritizedEpisodicReplayBuffer])
 def test_a_recurrent_network_finds_the_values(tmp_path: Path, buffer: Any) -> None:
     q_function = RecurrentSequential(nn.GRU(SIZE + 1, 16), nn.Linear(16, 2), DiscreteActionValueHead())
     learn(tmp_path, q_function, buffer(10_000), False, lr=0.02, recurrent=True, episodic_update_len=5)

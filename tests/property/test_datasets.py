@@ -116,9 +116,8 @@ def test_the_same_row_gives_the_same_steps(seed: int, n: int) -> None:
         if not cut:  # nobody has told what came of it
             expected.append(t)
     assert np.array_equal(arrays["observations"], rows[0][expected])
-    assert np.array_equal(arrays["rewards"], rows[2][expected]) and np.array_equal(
-        arrays["terminals"], rows[3][expected]
-    )
+    assert np.array_equal(arrays["rewards"], rows[2][expected])
+    assert np.array_equal(arrays["terminals"], rows[3][expected])
 
 
 @given(st.integers(0, 10**6), st.integers(1, 30))
@@ -157,10 +156,6 @@ def through_frame(dataset: MDPDataset, folder: Path) -> MDPDataset:
     return MDPDataset.from_dataframe(dataset.to_dataframe(), *columns, timeout="timeout")
 
 
-def through_arrays(dataset: MDPDataset, folder: Path) -> MDPDataset:
-    return MDPDataset.from_arrays(**dataset.to_arrays())
-
-
 #: How a dataset may go and come, what that needs, and whether it keeps terminal states.
 WAYS = {
     "h5, next_row": (through_file("data.h5"), "h5py", True),
@@ -169,7 +164,7 @@ WAYS = {
     "npz, same_row": (through_file("data.npz", reward_convention="same_row"), "numpy", False),
     "minari": (through_minari, "h5py", True),
     "frame": (through_frame, "pandas", True),
-    "arrays": (through_arrays, "numpy", True),
+    "arrays": (lambda dataset, folder: MDPDataset.from_arrays(**dataset.to_arrays()), "numpy", True),
 }
 
 

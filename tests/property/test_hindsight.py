@@ -88,9 +88,7 @@ def plain(item: Any) -> Any:
     STEPS, CAPACITY, st.sampled_from([1, 2, 3, 5]), st.sampled_from(STRATEGIES), st.sampled_from([0, 1, ALWAYS]),
     st.integers(0, 2**31),
 )  # fmt: skip
-def test_items_are_those_of_the_reference_under_a_goal_that_it_allows(
-    steps, capacity, num_steps, strategy, n_goals, seed
-):
+def test_items_are_those_of_the_reference_under_a_goal_it_allows(steps, capacity, num_steps, strategy, n_goals, seed):
     buffer, reference = pair(steps, capacity, num_steps, strategy, n_goals)
     assert len(buffer) == len(reference.items)
     number_of = {float(reference.own(i)[0]["state"]["observation"][0]): i for i in range(len(buffer))}
@@ -158,9 +156,7 @@ def one_episode(strategy: Any, length: int, n_goals: int) -> HindsightReplayBuff
     return pair([(0, "on")] * (length - 1) + [(0, "truncated")], None, 1, strategy, n_goals)[0]
 
 
-@pytest.mark.parametrize(
-    ("strategy", "steps"), [("future", [2, 3, 4, 5]), ("final", [5]), ("episode", [0, 1, 2, 3, 4, 5])]
-)
+@pytest.mark.parametrize("strategy, steps", [("future", [2, 3, 4, 5]), ("final", [5]), ("episode", [0, 1, 2, 3, 4, 5])])
 def test_goals_are_drawn_uniformly_from_the_steps_of_the_strategy(strategy, steps):
     np.random.seed(0)
     buffer = one_episode(strategy, 6, ALWAYS)

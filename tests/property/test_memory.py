@@ -84,9 +84,8 @@ def compare(buffer: Any, reference: Any, gamma: float = 0.9) -> None:
         item = reference.items[index - oldest]
         obs, action, reward, next_obs, discount = reference_target(item, gamma)
         np.testing.assert_array_equal(leaf(batch.obs, i), leaf(obs))
-        np.testing.assert_array_equal(
-            leaf(batch.next_obs, i), leaf(item[-1]["state"] if next_obs is None else next_obs)
-        )
+        next_obs = item[-1]["state"] if next_obs is None else next_obs
+        np.testing.assert_array_equal(leaf(batch.next_obs, i), leaf(next_obs))
         assert batch.action[i] == action
         assert batch.reward[i] == pytest.approx(reward, rel=1e-6)
         assert batch.discount[i] == pytest.approx(discount, rel=1e-6)

@@ -116,9 +116,8 @@ def of_every_length(episodes: list[dict[str, Any]], counts: Any) -> Any:
 
     def of_length(j: int) -> float:
         of_states = sum(average(t, 1, lambda each, t=t: after(each["v"], t)) for t in range(j + 1))
-        return of_states + sum(
-            average(t, 0, lambda each, t=t: after(each["r"], t) - after(each["q"], t)) for t in range(j)
-        )
+        of_errors = sum(average(t, 0, lambda each, t=t: after(each["r"], t) - after(each["q"], t)) for t in range(j))
+        return of_states + of_errors
 
     return np.array([of_length(j) for j in range(max(len(each["r"]) for each in episodes) + 1)])
 

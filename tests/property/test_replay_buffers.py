@@ -15,14 +15,6 @@ N_ENVS = 3
 QUICK = settings(max_examples=40)
 
 
-def number(i: int) -> int:
-    return i
-
-
-def vector(i: int) -> np.ndarray:
-    return np.full(3, i, np.float32)
-
-
 def nest(i: int) -> dict[str, Any]:
     return {"image": np.full((2, 2), i, np.int16), "pair": (np.float64(i), np.full(2, i % 2 == 0))}
 
@@ -31,7 +23,7 @@ def stack(i: int) -> np.ndarray:
     return np.stack([np.full((16, 16), max(i - back, 0) % 251, np.uint8) for back in (3, 2, 1, 0)])
 
 
-OBSERVATIONS = {"number": number, "vector": vector, "nest": nest, "stack": stack}
+OBSERVATIONS = {"number": lambda i: i, "vector": lambda i: np.full(3, i, np.float32), "nest": nest, "stack": stack}
 
 #: One step of one environment: how it ends, whether it begins where the last ended, whether its optional parts come.
 STEP = st.tuples(
@@ -189,9 +181,8 @@ def test_sequences_are_the_sampled_episodes_packed_time_first(steps, capacity, m
     episodes = sorted(buffer.sample_episodes(n, max_len), key=len, reverse=True)
     np.random.seed(seed)
     batch = buffer.sample_sequences(n, max_len, gamma=0.9)
-    packed = [
-        episode[t] for t in range(len(episodes[0])) for episode in episodes if t < len(episode)
-    ]  # as torch.nn.utils.rnn.pack_sequence puts them
+    # as torch.nn.utils.rnn.pack_sequence puts them
+    packed = [episode[t] for t in range(len(episodes[0])) for episode in episodes if t < len(episode)]
     assert batch.lengths.tolist() == [len(episode) for episode in episodes]
     assert batch.obs[:, 0].tolist() == [step["state"][0] for step in packed]
     assert batch.reward.tolist() == [step["reward"] for step in packed]

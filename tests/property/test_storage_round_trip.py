@@ -40,9 +40,8 @@ array_dtypes = (
     | npst.unicode_string_dtypes(max_len=5)
     | npst.datetime64_dtypes()
 )
-columns = st.dictionaries(
-    st.text(max_size=8), array_dtypes.flatmap(lambda dtype: npst.arrays(dtype, shapes)), max_size=4
-)
+arrays = array_dtypes.flatmap(lambda dtype: npst.arrays(dtype, shapes))
+columns = st.dictionaries(st.text(max_size=8), arrays, max_size=4)
 
 
 def same(left: Any, right: Any) -> bool:

@@ -108,10 +108,6 @@ class WithoutInfos(SerialVectorEnv):
         return [(obs, info) for obs, info in zip(*result, strict=True)]
 
 
-def serial(envs):
-    return SerialVectorEnv(envs)
-
-
 def serial_of_four_values(envs):
     return SerialVectorEnv([InPfrlForm(env) for env in envs])
 
@@ -126,7 +122,7 @@ def native(mode):
 
 MODES = list(AutoresetMode)
 IN_PROCESS = {
-    "serial": serial,
+    "serial": lambda envs: SerialVectorEnv(envs),
     "serial of four values": serial_of_four_values,
     "serial with pairs": WithoutInfos,
     **{f"sync {mode.value}": sync(mode) for mode in MODES},

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+Printed, Patch = pytest.CaptureFixture[str], pytest.MonkeyPatch
 #: The two ways to start a command.
 MODULE, INSTALLED = (sys.executable, "-m", "pfrl_like"), (str(Path(sys.executable).with_name("pfrl-like")),)
 #: A tiny agent in a small environment; the number of steps and the directory are missing.

@@ -56,9 +56,7 @@ def stored(composition: Any) -> Any:
 def from_source(composition: Any, **given: Any) -> Any:
     """The result of the printed script, which is run."""
     imports = [import_of(name) for name in names_of(composition)]
-    lines = [
-        f"from {each.module} import {each.imported}" if each.imported else f"import {each.module}" for each in imports
-    ]
+    lines = [f"from {one.module} import {one.imported}" if one.imported else f"import {one.module}" for one in imports]
     function = [f"def main({', '.join(givens_of(composition))}):"]
     function += [f"    {line}" for line in statements(composition, "return ")]
     scope: dict[str, Any] = {}

@@ -178,77 +178,75 @@ def subclass_with(kind: Any, **methods: Any) -> Any:
 # Mistakes
 
 AGENTS: dict[str, Mistake] = {
-    "q_function is a number": lambda folder: dqn(q_function=3),
-    "q_function is no module": lambda folder: dqn(q_function=NoModule()),
-    "q_function is a policy": lambda folder: dqn(q_function=make_policy("softmax")),
-    "q_function is a critic": lambda folder: dqn(q_function=make_critic("numbers")),
-    "q_function is a class": lambda folder: dqn(q_function=nn.Linear),
-    "explorer is a number": lambda folder: dqn(explorer=0.1),
-    "explorer is a class": lambda folder: dqn(explorer=explorers.Greedy),
-    "explorer of vectors for indices": lambda folder: play_one(dqn(explorer=explorers.AdditiveGaussian(0.1)), env(), 3),
-    "explorer of one argument": lambda folder: dqn(explorer=subclass_with(object, select_action=lambda self, t: 0)()),
-    "replay_buffer is a class": lambda folder: dqn(replay_buffer=replay_buffers.ReplayBuffer),
-    "replay_buffer is a list": lambda folder: dqn(replay_buffer=[]),
-    "replay_buffer is None": lambda folder: dqn(replay_buffer=None),
-    "gamma is negative": lambda folder: dqn(gamma=-0.1),
-    "gamma is above 1": lambda folder: dqn(gamma=99),
-    "gamma is text": lambda folder: dqn(gamma="0.9"),
-    "unknown keyword": lambda folder: dqn(colour="red"),
-    "keyword of another library": lambda folder: dqn(batch_size=32),
-    "an abbreviated name": lambda folder: agents.SAC,  # type: ignore[attr-defined]
-    "predict": lambda folder: dqn().predict(np.zeros(OBS)),
-    "minibatch_size is 0": lambda folder: dqn(minibatch_size=0),
-    "minibatch_size above replay_start_size": lambda folder: dqn(minibatch_size=20),
-    "replay_start_size above the capacity": lambda folder: dqn(replay_start_size=200),
-    "update_interval is a fraction": lambda folder: dqn(update_interval=0.5),
-    "target_update_method is unknown": lambda folder: dqn(target_update_method="soggy"),
-    "batch_accumulator is unknown": lambda folder: dqn(batch_accumulator="max"),
-    "soft_update_tau is above 1": lambda folder: dqn(target_update_method="soft", soft_update_tau=2.0),
-    "optimizer is a class": lambda folder: dqn(optimizer=torch.optim.Adam),
-    "optimizer of another model": lambda folder: dqn(optimizer=adam(make_value())),
-    "recurrent without a recurrent network": lambda folder: dqn(
+    "q_function is a number": lambda _: dqn(q_function=3),
+    "q_function is no module": lambda _: dqn(q_function=NoModule()),
+    "q_function is a policy": lambda _: dqn(q_function=make_policy("softmax")),
+    "q_function is a critic": lambda _: dqn(q_function=make_critic("numbers")),
+    "q_function is a class": lambda _: dqn(q_function=nn.Linear),
+    "explorer is a number": lambda _: dqn(explorer=0.1),
+    "explorer is a class": lambda _: dqn(explorer=explorers.Greedy),
+    "explorer of vectors for indices": lambda _: play_one(dqn(explorer=explorers.AdditiveGaussian(0.1)), env(), 3),
+    "explorer of one argument": lambda _: dqn(explorer=subclass_with(object, select_action=lambda self, t: 0)()),
+    "replay_buffer is a class": lambda _: dqn(replay_buffer=replay_buffers.ReplayBuffer),
+    "replay_buffer is a list": lambda _: dqn(replay_buffer=[]),
+    "replay_buffer is None": lambda _: dqn(replay_buffer=None),
+    "gamma is negative": lambda _: dqn(gamma=-0.1),
+    "gamma is above 1": lambda _: dqn(gamma=99),
+    "gamma is text": lambda _: dqn(gamma="0.9"),
+    "unknown keyword": lambda _: dqn(colour="red"),
+    "keyword of another library": lambda _: dqn(batch_size=32),
+    "an abbreviated name": lambda _: agents.SAC,  # type: ignore[attr-defined]
+    "predict": lambda _: dqn().predict(np.zeros(OBS)),
+    "minibatch_size is 0": lambda _: dqn(minibatch_size=0),
+    "minibatch_size above replay_start_size": lambda _: dqn(minibatch_size=20),
+    "replay_start_size above the capacity": lambda _: dqn(replay_start_size=200),
+    "update_interval is a fraction": lambda _: dqn(update_interval=0.5),
+    "target_update_method is unknown": lambda _: dqn(target_update_method="soggy"),
+    "batch_accumulator is unknown": lambda _: dqn(batch_accumulator="max"),
+    "soft_update_tau is above 1": lambda _: dqn(target_update_method="soft", soft_update_tau=2.0),
+    "optimizer is a class": lambda _: dqn(optimizer=torch.optim.Adam),
+    "optimizer of another model": lambda _: dqn(optimizer=adam(make_value())),
+    "recurrent without a recurrent network": lambda _: dqn(
         recurrent=True, replay_buffer=replay_buffers.EpisodicReplayBuffer(100)
     ),
-    "recurrent network without recurrent": lambda folder: dqn(q_function=make_q_function("expected", True)),
-    "recurrent with a buffer of steps": lambda folder: dqn(
-        q_function=make_q_function("expected", True), recurrent=True
-    ),
-    "episodic_update_len is 0": lambda folder: dqn(episodic_update_len=0),
-    "phi is no function": lambda folder: dqn(phi=3),
-    "gpu is text": lambda folder: dqn(gpu="first"),
-    "device is unknown": lambda folder: dqn(device="abacus"),
-    "max_grad_norm is negative": lambda folder: dqn(max_grad_norm=-1.0),
-    "CategoricalDQN of plain values": lambda folder: dqn(agents.CategoricalDQN),
-    "IQN of plain values": lambda folder: dqn(agents.IQN),
-    "QRDQN of plain values": lambda folder: dqn(agents.QRDQN),
-    "a hook of PFRL that is not called": lambda folder: subclass_with(
+    "recurrent network without recurrent": lambda _: dqn(q_function=make_q_function("expected", True)),
+    "recurrent with a buffer of steps": lambda _: dqn(q_function=make_q_function("expected", True), recurrent=True),
+    "episodic_update_len is 0": lambda _: dqn(episodic_update_len=0),
+    "phi is no function": lambda _: dqn(phi=3),
+    "gpu is text": lambda _: dqn(gpu="first"),
+    "device is unknown": lambda _: dqn(device="abacus"),
+    "max_grad_norm is negative": lambda _: dqn(max_grad_norm=-1.0),
+    "CategoricalDQN of plain values": lambda _: dqn(agents.CategoricalDQN),
+    "IQN of plain values": lambda _: dqn(agents.IQN),
+    "QRDQN of plain values": lambda _: dqn(agents.QRDQN),
+    "a hook of PFRL that is not called": lambda _: subclass_with(
         agents.DQN, _compute_y_and_t=lambda self, exp_batch: None
     ),
-    "policy is deterministic": lambda folder: actor_critic(policy=make_policy("deterministic")),
-    "policy is a critic": lambda folder: actor_critic(policy=make_critic("numbers")),
-    "critic of the state": lambda folder: actor_critic(q_func1=make_q_function("expected")),
-    "the same critic twice": lambda folder: (lambda q: actor_critic(q_func1=q, q_func2=q))(make_critic("numbers")),
-    "critics of several kinds": lambda folder: actor_critic(q_func2=make_critic("quantile")),
-    "TQC of plain values": lambda folder: actor_critic(agents.TQC),
-    "entropy_target is text": lambda folder: actor_critic(entropy_target="low"),
-    "initial_temperature is negative": lambda folder: actor_critic(initial_temperature=-1.0),
-    "TD3 without explorer": lambda folder: actor_critic(agents.TD3, policy=make_policy("deterministic")),
-    "PPO with minibatch_size 0": lambda folder: make_on_policy("PPO", minibatch_size=0),
-    "PPO with a negative clip_eps": lambda folder: make_on_policy("PPO", clip_eps=-0.2),
-    "PPO of a policy alone": lambda folder: (lambda model: agents.PPO(model, adam(model)))(make_policy("softmax")),
-    "PPO with an unknown obs_normalizer": lambda folder: make_on_policy("PPO", obs_normalizer=3),
-    "TRPO of a deterministic policy": lambda folder: make_on_policy(
+    "policy is deterministic": lambda _: actor_critic(policy=make_policy("deterministic")),
+    "policy is a critic": lambda _: actor_critic(policy=make_critic("numbers")),
+    "critic of the state": lambda _: actor_critic(q_func1=make_q_function("expected")),
+    "the same critic twice": lambda _: (lambda q: actor_critic(q_func1=q, q_func2=q))(make_critic("numbers")),
+    "critics of several kinds": lambda _: actor_critic(q_func2=make_critic("quantile")),
+    "TQC of plain values": lambda _: actor_critic(agents.TQC),
+    "entropy_target is text": lambda _: actor_critic(entropy_target="low"),
+    "initial_temperature is negative": lambda _: actor_critic(initial_temperature=-1.0),
+    "TD3 without explorer": lambda _: actor_critic(agents.TD3, policy=make_policy("deterministic")),
+    "PPO with minibatch_size 0": lambda _: make_on_policy("PPO", minibatch_size=0),
+    "PPO with a negative clip_eps": lambda _: make_on_policy("PPO", clip_eps=-0.2),
+    "PPO of a policy alone": lambda _: (lambda model: agents.PPO(model, adam(model)))(make_policy("softmax")),
+    "PPO with an unknown obs_normalizer": lambda _: make_on_policy("PPO", obs_normalizer=3),
+    "TRPO of a deterministic policy": lambda _: make_on_policy(
         "TRPO", nets=(make_policy("deterministic"), make_value())
     ),
-    "A2C with no processes": lambda folder: make_on_policy("A2C", num_processes=0),
-    "REINFORCE with batchsize 0": lambda folder: make_on_policy("REINFORCE", batchsize=0),
-    "A3C with t_max 0": lambda folder: make_a3c(t_max=0),
-    "observe before act": lambda folder: dqn().observe(np.zeros(OBS, np.float32), 0.0, False, False),
-    "observe before act, PPO": lambda folder: make_on_policy().observe(np.zeros(OBS, np.float32), 0.0, False, False),
-    "observations of another size": lambda folder: dqn().act(np.zeros(OBS + 1, np.float32)),
-    "NaN is observed": lambda folder: observe(dqn(), reward=float("nan")),
-    "another number of environments": lambda folder: observe_several(dqn()),
-    "unknown action in a minibatch": lambda folder: make_on_policy().update(
+    "A2C with no processes": lambda _: make_on_policy("A2C", num_processes=0),
+    "REINFORCE with batchsize 0": lambda _: make_on_policy("REINFORCE", batchsize=0),
+    "A3C with t_max 0": lambda _: make_a3c(t_max=0),
+    "observe before act": lambda _: dqn().observe(np.zeros(OBS, np.float32), 0.0, False, False),
+    "observe before act, PPO": lambda _: make_on_policy().observe(np.zeros(OBS, np.float32), 0.0, False, False),
+    "observations of another size": lambda _: dqn().act(np.zeros(OBS + 1, np.float32)),
+    "NaN is observed": lambda _: observe(dqn(), reward=float("nan")),
+    "another number of environments": lambda _: observe_several(dqn()),
+    "unknown action in a minibatch": lambda _: make_on_policy().update(
         filled(replay_buffers.ReplayBuffer()).sample_batch(3).replace(action=torch.tensor([0, 7, 1]))
     ),
 }
@@ -274,50 +272,46 @@ SPACES: dict[str, Mistake] = {
     "observations of another size": lambda folder: run(
         folder, agent=dqn(q_function=make_q_function("expected", obs_size=7))
     ),
-    "dry run in another space": lambda folder: dqn().dry_run(env().observation_space.sample(), BOX),
+    "dry run in another space": lambda _: dqn().dry_run(env().observation_space.sample(), BOX),
 }
 
 BUFFERS: dict[str, Mistake] = {
-    "unknown keyword": lambda folder: replay_buffers.ReplayBuffer(10, n_steps=3),  # type: ignore[call-arg]
-    "capacity is 0": lambda folder: replay_buffers.ReplayBuffer(0),
-    "num_steps is 0": lambda folder: replay_buffers.ReplayBuffer(10, num_steps=0),
-    "alpha is negative": lambda folder: replay_buffers.PrioritizedReplayBuffer(10, alpha=-1.0),
-    "reward is NaN": lambda folder: append(replay_buffers.ReplayBuffer(10), reward=float("nan")),
-    "observation is NaN": lambda folder: append(
-        replay_buffers.ReplayBuffer(10), state=np.full(OBS, np.nan, np.float32)
-    ),
-    "another shape of observation": lambda folder: append(
+    "unknown keyword": lambda _: replay_buffers.ReplayBuffer(10, n_steps=3),  # type: ignore[call-arg]
+    "capacity is 0": lambda _: replay_buffers.ReplayBuffer(0),
+    "num_steps is 0": lambda _: replay_buffers.ReplayBuffer(10, num_steps=0),
+    "alpha is negative": lambda _: replay_buffers.PrioritizedReplayBuffer(10, alpha=-1.0),
+    "reward is NaN": lambda _: append(replay_buffers.ReplayBuffer(10), reward=float("nan")),
+    "observation is NaN": lambda _: append(replay_buffers.ReplayBuffer(10), state=np.full(OBS, np.nan, np.float32)),
+    "another shape of observation": lambda _: append(
         filled(replay_buffers.ReplayBuffer(10), 1), state=np.zeros(3, np.float32)
     ),
-    "another kind of action": lambda folder: append(filled(replay_buffers.ReplayBuffer(10), 1), action=np.zeros(2)),
-    "reward is missing": lambda folder: replay_buffers.ReplayBuffer(10).append(np.zeros(OBS), 1),
-    "reward is a vector": lambda folder: append(replay_buffers.ReplayBuffer(10), reward=[1.0, 2.0]),
-    "update_errors twice": lambda folder: twice(),
-    "sample of an empty buffer": lambda folder: replay_buffers.ReplayBuffer(10).sample(2),
-    "sample_batch of an empty buffer": lambda folder: replay_buffers.ReplayBuffer(10).sample_batch(2),
-    "sample of more than there is": lambda folder: filled(replay_buffers.ReplayBuffer(10), 3).sample(4),
-    "sample_episodes of more than there are": lambda folder: filled(
+    "another kind of action": lambda _: append(filled(replay_buffers.ReplayBuffer(10), 1), action=np.zeros(2)),
+    "reward is missing": lambda _: replay_buffers.ReplayBuffer(10).append(np.zeros(OBS), 1),
+    "reward is a vector": lambda _: append(replay_buffers.ReplayBuffer(10), reward=[1.0, 2.0]),
+    "update_errors twice": lambda _: twice(),
+    "sample of an empty buffer": lambda _: replay_buffers.ReplayBuffer(10).sample(2),
+    "sample_batch of an empty buffer": lambda _: replay_buffers.ReplayBuffer(10).sample_batch(2),
+    "sample of more than there is": lambda _: filled(replay_buffers.ReplayBuffer(10), 3).sample(4),
+    "sample_episodes of more than there are": lambda _: filled(
         replay_buffers.EpisodicReplayBuffer(10), 5
     ).sample_episodes(4),
-    "update_priorities without priorities": lambda folder: filled(replay_buffers.ReplayBuffer(10)).update_priorities(
+    "update_priorities without priorities": lambda _: filled(replay_buffers.ReplayBuffer(10)).update_priorities(
         np.arange(2), np.ones(2)
     ),
-    "update_priorities of more errors than items": lambda folder: filled(
+    "update_priorities of more errors than items": lambda _: filled(
         replay_buffers.PrioritizedReplayBuffer(10)
     ).update_priorities(np.arange(12, 14), np.ones(3)),
-    "update_errors before a sample": lambda folder: filled(replay_buffers.PrioritizedReplayBuffer(10)).update_errors(
-        [1.0]
-    ),
-    "priorities are NaN": lambda folder: prioritise([float("nan"), 1.0]),
-    "too few priorities": lambda folder: prioritise([1.0]),
-    "append_batch of columns of several lengths": lambda folder: replay_buffers.ReplayBuffer(10).append_batch(
+    "update_errors before a sample": lambda _: filled(replay_buffers.PrioritizedReplayBuffer(10)).update_errors([1.0]),
+    "priorities are NaN": lambda _: prioritise([float("nan"), 1.0]),
+    "too few priorities": lambda _: prioritise([1.0]),
+    "append_batch of columns of several lengths": lambda _: replay_buffers.ReplayBuffer(10).append_batch(
         np.zeros((3, OBS)), [0, 1, 0], [0.0, 1.0], np.zeros((3, OBS)), [False] * 3, [False] * 3
     ),
-    "hindsight without goals": lambda folder: append(replay_buffers.HindsightReplayBuffer(10, agreement)),
-    "hindsight with an unknown strategy": lambda folder: replay_buffers.HindsightReplayBuffer(
+    "hindsight without goals": lambda _: append(replay_buffers.HindsightReplayBuffer(10, agreement)),
+    "hindsight with an unknown strategy": lambda _: replay_buffers.HindsightReplayBuffer(
         10, agreement, strategy="past"
     ),
-    "persistent without a directory": lambda folder: replay_buffers.PersistentReplayBuffer("", 10),
+    "persistent without a directory": lambda _: replay_buffers.PersistentReplayBuffer("", 10),
     "persistent in a directory of something else": lambda folder: persistent_elsewhere(folder),
     "persistent twice at once": lambda folder: persistent_twice(folder),
     "persistent after close": lambda folder: persistent_closed(folder),
@@ -325,8 +319,8 @@ BUFFERS: dict[str, Mistake] = {
     "load of something else": lambda folder: load_text(replay_buffers.ReplayBuffer(10).load, folder),
     "load of a buffer of another kind": lambda folder: load_other_buffer(folder),
     "load of a damaged file": lambda folder: load_damaged_buffer(folder),
-    "check_replay_buffer of a buffer": lambda folder: check_replay_buffer(replay_buffers.ReplayBuffer()),
-    "from_dataset of a list": lambda folder: replay_buffers.ReplayBuffer.from_dataset([]),
+    "check_replay_buffer of a buffer": lambda _: check_replay_buffer(replay_buffers.ReplayBuffer()),
+    "from_dataset of a list": lambda _: replay_buffers.ReplayBuffer.from_dataset([]),
 }
 
 
@@ -376,7 +370,7 @@ def load_damaged_buffer(folder: Path) -> None:
 
 RUNNERS: dict[str, Mistake] = {
     "unknown keyword": lambda folder: run(folder, max_episode_length=3),
-    "evaluated is no agent": lambda folder: experiments.eval_performance(env(), 3, n_steps=None, n_episodes=1),
+    "evaluated is no agent": lambda _: experiments.eval_performance(env(), 3, n_steps=None, n_episodes=1),
     "steps is negative": lambda folder: run(folder, steps=-1),
     "steps is a fraction": lambda folder: run(folder, steps=1.5),
     "env is a class": lambda folder: run(folder, env=Noise),
@@ -418,14 +412,12 @@ def resume_agent_alone(folder: Path) -> None:
 
 
 DATASETS: dict[str, Mistake] = {
-    "no arguments": lambda folder: MDPDataset(),
-    "columns of several lengths": lambda folder: MDPDataset.from_arrays(
-        **{**arrays(), "rewards": arrays()["rewards"][1:]}
-    ),
-    "rewards are NaN": lambda folder: MDPDataset.from_arrays(**{**arrays(), "rewards": arrays()["rewards"] * np.nan}),
-    "actions are text": lambda folder: MDPDataset.from_arrays(**{**arrays(), "actions": ["a"] * 24}),
-    "no rows": lambda folder: MDPDataset.from_arrays(**{name: values[:0] for name, values in arrays().items()}),
-    "actions of another kind": lambda folder: data().extend(data(False)),
+    "no arguments": lambda _: MDPDataset(),
+    "columns of several lengths": lambda _: MDPDataset.from_arrays(**{**arrays(), "rewards": arrays()["rewards"][1:]}),
+    "rewards are NaN": lambda _: MDPDataset.from_arrays(**{**arrays(), "rewards": arrays()["rewards"] * np.nan}),
+    "actions are text": lambda _: MDPDataset.from_arrays(**{**arrays(), "actions": ["a"] * 24}),
+    "no rows": lambda _: MDPDataset.from_arrays(**{name: values[:0] for name, values in arrays().items()}),
+    "actions of another kind": lambda _: data().extend(data(False)),
     "unknown reward_convention": lambda folder: data().dump(folder / "data.h5", reward_convention="other_row"),
     "dump as another format": lambda folder: data().dump(folder / "data.csv"),
     "load of a file that is missing": lambda folder: MDPDataset.load(folder / "none.h5"),
@@ -433,37 +425,37 @@ DATASETS: dict[str, Mistake] = {
     "load of an archive that is none": lambda folder: load_text(MDPDataset.load, folder, "data.npz"),
     "load_minari of nothing": lambda folder: MDPDataset.load_minari(folder / "none"),
     "from_directory of nothing": lambda folder: MDPDataset.from_directory(folder / "none"),
-    "from_buffer of a list": lambda folder: MDPDataset.from_buffer([]),
-    "from_buffer of an empty one": lambda folder: MDPDataset.from_buffer(replay_buffers.ReplayBuffer(10)),
-    "sample_batch of nothing": lambda folder: data().sample_batch(-1),
+    "from_buffer of a list": lambda _: MDPDataset.from_buffer([]),
+    "from_buffer of an empty one": lambda _: MDPDataset.from_buffer(replay_buffers.ReplayBuffer(10)),
+    "sample_batch of nothing": lambda _: data().sample_batch(-1),
 }
 
 ESTIMATORS: dict[str, Mistake] = {
-    "unknown argument": lambda folder: warned(lambda: algos.DQN(colour="red")),
-    "unknown argument near a known one": lambda folder: warned(lambda: algos.DQN(batchsize=3)),
-    "predict before fit": lambda folder: algos.DQN().predict(np.zeros((2, 4))),
-    "predict_value before fit": lambda folder: algos.DQN().predict_value(np.zeros((2, 4)), [0, 1]),
+    "unknown argument": lambda _: warned(lambda: algos.DQN(colour="red")),
+    "unknown argument near a known one": lambda _: warned(lambda: algos.DQN(batchsize=3)),
+    "predict before fit": lambda _: algos.DQN().predict(np.zeros((2, 4))),
+    "predict_value before fit": lambda _: algos.DQN().predict_value(np.zeros((2, 4)), [0, 1]),
     "save_model before fit": lambda folder: algos.DQN().save_model(folder / "model.pt"),
-    "fit of vectors by an estimator of indices": lambda folder: make("DQN").fit(data(False), 1, **QUIET),
-    "fit of indices by an estimator of vectors": lambda folder: make("CQL").fit(data(), 1, **QUIET),
-    "fit of a number": lambda folder: make("DQN").fit(3, 1, **QUIET),
-    "fit of no epochs": lambda folder: make("DQN").fit(data(), 0, **QUIET),
-    "fit with a negative batch size": lambda folder: make("DQN", batch_size=-1).fit(data(), 1, **QUIET),
-    "fit with gamma above 1": lambda folder: make("DQN", gamma=2.0).fit(data(), 1, **QUIET),
-    "fit with an unknown scaler": lambda folder: make("DQN", scaler="huge").fit(data(), 1, **QUIET),
-    "fit with an unknown q_func_factory": lambda folder: make("DQN", q_func_factory="odd").fit(data(), 1, **QUIET),
-    "predict of another size": lambda folder: fitted().predict(np.zeros((2, 9))),
-    "predict of text": lambda folder: fitted().predict("here"),
-    "predict_value of more actions": lambda folder: fitted().predict_value(np.zeros((2, 4)), [0, 1, 1]),
+    "fit of vectors by an estimator of indices": lambda _: make("DQN").fit(data(False), 1, **QUIET),
+    "fit of indices by an estimator of vectors": lambda _: make("CQL").fit(data(), 1, **QUIET),
+    "fit of a number": lambda _: make("DQN").fit(3, 1, **QUIET),
+    "fit of no epochs": lambda _: make("DQN").fit(data(), 0, **QUIET),
+    "fit with a negative batch size": lambda _: make("DQN", batch_size=-1).fit(data(), 1, **QUIET),
+    "fit with gamma above 1": lambda _: make("DQN", gamma=2.0).fit(data(), 1, **QUIET),
+    "fit with an unknown scaler": lambda _: make("DQN", scaler="huge").fit(data(), 1, **QUIET),
+    "fit with an unknown q_func_factory": lambda _: make("DQN", q_func_factory="odd").fit(data(), 1, **QUIET),
+    "predict of another size": lambda _: fitted().predict(np.zeros((2, 9))),
+    "predict of text": lambda _: fitted().predict("here"),
+    "predict_value of more actions": lambda _: fitted().predict_value(np.zeros((2, 4)), [0, 1, 1]),
     "load_model of a file that is missing": lambda folder: algos.DQN().load_model(folder / "none.pt"),
     "load_model of a text": lambda folder: load_text(algos.DQN().load_model, folder),
     "load_model of another algorithm": lambda folder: load_other_model(folder),
     "from_json of a text": lambda folder: load_text(algos.DQN.from_json, folder),
     "load_learnable of a text": lambda folder: load_text(pfrl_like.load_learnable, folder),
-    "FQE of nothing": lambda folder: ope.FQE(None, ope.FQEConfig()).predict(np.zeros((2, 4))),
-    "FQE of a number": lambda folder: ope.FQE(3, ope.FQEConfig()).fit(data(False), 1, **QUIET_FQE),
-    "FQE with an unknown argument": lambda folder: ope.FQEConfig(colour="red"),
-    "FQE before fit": lambda folder: ope.DiscreteFQE(fitted(), ope.FQEConfig()).predict_value(np.zeros((2, 4)), [0, 1]),
+    "FQE of nothing": lambda _: ope.FQE(None, ope.FQEConfig()).predict(np.zeros((2, 4))),
+    "FQE of a number": lambda _: ope.FQE(3, ope.FQEConfig()).fit(data(False), 1, **QUIET_FQE),
+    "FQE with an unknown argument": lambda _: ope.FQEConfig(colour="red"),
+    "FQE before fit": lambda _: ope.DiscreteFQE(fitted(), ope.FQEConfig()).predict_value(np.zeros((2, 4)), [0, 1]),
 }
 
 
@@ -495,7 +487,7 @@ FILES: dict[str, Mistake] = {
     ),
     "save below a file": lambda folder: load_text(lambda path: dqn().save(path / "saved"), folder),
     "save of parameters that are NaN": lambda folder: save_nan(folder),
-    "load_state_dict of another agent": lambda folder: dqn().load_state_dict(make_on_policy().state_dict()),
+    "load_state_dict of another agent": lambda _: dqn().load_state_dict(make_on_policy().state_dict()),
 }  # fmt: skip
 
 
@@ -507,15 +499,15 @@ def save_nan(folder: Path) -> None:
 
 
 ENVS: dict[str, Mistake] = {
-    "no environments": lambda folder: SerialVectorEnv([]),
-    "environments that are numbers": lambda folder: SerialVectorEnv([3]),
-    "copies of an environment": lambda folder: make_vec(env(), 2),
-    "too few actions": lambda folder: begun().step([0]),
-    "too few seeds": lambda folder: SerialVectorEnv([env(), env()]).seed([1]),
-    "a mask of another length": lambda folder: begun().reset([True]),
-    "processes of no functions": lambda folder: MultiprocessVectorEnv([]),
-    "processes of numbers": lambda folder: MultiprocessVectorEnv([3]),
-    "processes with an unknown start method": lambda folder: MultiprocessVectorEnv([env], "thread"),
+    "no environments": lambda _: SerialVectorEnv([]),
+    "environments that are numbers": lambda _: SerialVectorEnv([3]),
+    "copies of an environment": lambda _: make_vec(env(), 2),
+    "too few actions": lambda _: begun().step([0]),
+    "too few seeds": lambda _: SerialVectorEnv([env(), env()]).seed([1]),
+    "a mask of another length": lambda _: begun().reset([True]),
+    "processes of no functions": lambda _: MultiprocessVectorEnv([]),
+    "processes of numbers": lambda _: MultiprocessVectorEnv([3]),
+    "processes with an unknown start method": lambda _: MultiprocessVectorEnv([env], "thread"),
 }
 
 
@@ -526,30 +518,30 @@ def begun() -> SerialVectorEnv:
 
 
 EXPLORERS: dict[str, Mistake] = {
-    "unknown keyword": lambda folder: explorers.Boltzmann(temperature=1.0),  # type: ignore[call-arg]
-    "epsilon above 1": lambda folder: explorers.ConstantEpsilonGreedy(1.5, lambda: 0),
-    "random_action_func is a number": lambda folder: explorers.ConstantEpsilonGreedy(0.1, 0),
-    "random_action_func is missing": lambda folder: explorers.ConstantEpsilonGreedy(0.1),
-    "random actions out of the space": lambda folder: play_one(
+    "unknown keyword": lambda _: explorers.Boltzmann(temperature=1.0),  # type: ignore[call-arg]
+    "epsilon above 1": lambda _: explorers.ConstantEpsilonGreedy(1.5, lambda: 0),
+    "random_action_func is a number": lambda _: explorers.ConstantEpsilonGreedy(0.1, 0),
+    "random_action_func is missing": lambda _: explorers.ConstantEpsilonGreedy(0.1),
+    "random actions out of the space": lambda _: play_one(
         dqn(explorer=explorers.ConstantEpsilonGreedy(1.0, lambda: [7])), env(), 3
     ),
-    "decay_steps is negative": lambda folder: explorers.LinearDecayEpsilonGreedy(1.0, 0.1, -5, lambda: 0),
-    "decay is above 1": lambda folder: explorers.ExponentialDecayEpsilonGreedy(1.0, 0.1, 1.5, lambda: 0),
-    "T is 0": lambda folder: explorers.Boltzmann(0.0),
-    "scale is negative": lambda folder: explorers.AdditiveGaussian(-0.1),
-    "low is above high": lambda folder: explorers.AdditiveGaussian(0.1, 1.0, -1.0),
-    "sigma is negative": lambda folder: explorers.AdditiveOU(sigma=-1.0),
-    "Boltzmann without values": lambda folder: explorers.Boltzmann().select_action(0, lambda: 0),
+    "decay_steps is negative": lambda _: explorers.LinearDecayEpsilonGreedy(1.0, 0.1, -5, lambda: 0),
+    "decay is above 1": lambda _: explorers.ExponentialDecayEpsilonGreedy(1.0, 0.1, 1.5, lambda: 0),
+    "T is 0": lambda _: explorers.Boltzmann(0.0),
+    "scale is negative": lambda _: explorers.AdditiveGaussian(-0.1),
+    "low is above high": lambda _: explorers.AdditiveGaussian(0.1, 1.0, -1.0),
+    "sigma is negative": lambda _: explorers.AdditiveOU(sigma=-1.0),
+    "Boltzmann without values": lambda _: explorers.Boltzmann().select_action(0, lambda: 0),
 }
 
 COMMANDS: dict[str, Mistake] = {
-    "no command": lambda folder: command(),
-    "an unknown command": lambda folder: command("fly"),
-    "one run to compare": lambda folder: command("diff-runs", "a"),
+    "no command": lambda _: command(),
+    "an unknown command": lambda _: command("fly"),
+    "one run to compare": lambda _: command("diff-runs", "a"),
     "runs that are missing": lambda folder: command("diff-runs", str(folder / "a"), str(folder / "b")),
     "a crash that is missing": lambda folder: command("replay-crash", str(folder / "crash-3")),
     "a run instead of a crash": lambda folder: ((folder / "crash-3").mkdir(), command("replay-crash", str(folder))),
-    "both ways at once": lambda folder: command("diff-runs", "a", "b", "--rerun", "--no-rerun"),
+    "both ways at once": lambda _: command("diff-runs", "a", "b", "--rerun", "--no-rerun"),
 }
 
 MISTAKES: dict[str, Mistake] = {

@@ -101,9 +101,8 @@ def classes_in(module: str) -> dict[str, ast.ClassDef]:
 @functools.cache
 def names_set_by(cls: type, method: str | None = None) -> set[str]:
     """Public names that a class, or one method of it, assigns to attributes of `self`."""
-    body = [
-        each for each in classes_in(cls.__module__)[cls.__name__].body if method in (None, getattr(each, "name", ""))
-    ]
+    own = classes_in(cls.__module__)[cls.__name__].body
+    body = [each for each in own if method in (None, getattr(each, "name", ""))]
     nodes = [each for part in body for each in ast.walk(part) if isinstance(each, ast.Attribute)]
     stored = [each.attr for each in nodes if isinstance(each.ctx, ast.Store) and ast.unparse(each.value) == "self"]
     return {name for name in stored if not name.startswith("_")}

@@ -66,9 +66,8 @@ class Wander(Noise):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.t += 1
-        self.place = np.sin(self.place + 1 + np.resize(np.asarray(action, float), OBS)) + SCALE * self.noise(
-            self.np_random
-        )
+        moved = np.sin(self.place + 1 + np.resize(np.asarray(action, float), OBS))
+        self.place = moved + SCALE * self.noise(self.np_random)
         return self.observe(), float(self.place.sum()), bool(self.place[0] > 0.95), self.t == 9, {}
 
     def observe(self) -> Any:
@@ -183,10 +182,8 @@ def from_data(plan: Plan, agent: Any, **options: Any) -> Any:
                 buffer.stop_current_episode()
     else:
         obs, actions, rewards, _, terminated, truncated = map(np.array, zip(*steps, strict=True))
-        discrete = isinstance(LEARNERS[plan.agent].space(plan.case), spaces.Discrete)
-        data = MDPDataset.from_arrays(
-            obs, actions, rewards, terminated, truncated & ~terminated, discrete_action=discrete
-        )
+        discrete, timeouts = isinstance(LEARNERS[plan.agent].space(plan.case), spaces.Discrete), truncated & ~terminated
+        data = MDPDataset.from_arrays(obs, actions, rewards, terminated, timeouts, discrete_action=discrete)
     return experiments.train_agent_offline(
         agent, data, **options, eval_env=plan.env(), log_interval=7, **of_evaluation(plan)
     )

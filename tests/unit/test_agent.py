@@ -301,11 +301,10 @@ def test_what_is_no_directory_and_what_has_agents_in_its_folders_is_told_apart(t
     with pytest.raises(CheckpointError, match="file: is a file, expected the directory of a saved agent"):
         Learner().load(tmp_path / "file")
     (tmp_path / "empty").mkdir()
-    for name in ("best", "2000_finish"):
+    for name in ("best", "2000_finish", "earlier-2026/9_finish"):
         Learner().save(tmp_path / name)
     with pytest.raises(CheckpointError, match="Its folders 2000_finish, best contain saved agents$"):
         Learner().load(tmp_path)
-    Learner().save(tmp_path / "earlier-2026/9_finish")
     with pytest.raises(CheckpointError, match="does not exist; .*earlier-2026/9_finish exists"):
         Learner().load(tmp_path / "9_finish")
 

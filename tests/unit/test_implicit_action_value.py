@@ -6,12 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from pfrl_like import implicit_action_value as values
 from pfrl_like.action_value import QuantileDiscreteActionValue
-from pfrl_like.implicit_action_value import (
-    FullyParametrizedActionValue,
-    ImplicitQuantileActionValue,
-    QuantileThresholds,
-)
 
 
 def quantiles(features: Tensor, taus: Tensor) -> Tensor:
@@ -23,13 +19,13 @@ def features() -> Tensor:
     return torch.arange(12.0).view(4, 3).sin()
 
 
-def implicit(**options: Any) -> ImplicitQuantileActionValue:
-    return ImplicitQuantileActionValue(features(), quantiles, QuantileThresholds(6, 5, 4), **options)
+def implicit(**options: Any) -> values.ImplicitQuantileActionValue:
+    return values.ImplicitQuantileActionValue(features(), quantiles, values.QuantileThresholds(6, 5, 4), **options)
 
 
-def parametrized(**options: Any) -> FullyParametrizedActionValue:
+def parametrized(**options: Any) -> values.FullyParametrizedActionValue:
     torch.manual_seed(0)
-    return FullyParametrizedActionValue(features(), quantiles, torch.rand(4, 5).softmax(1), **options)
+    return values.FullyParametrizedActionValue(features(), quantiles, torch.rand(4, 5).softmax(1), **options)
 
 
 FORMS = {"implicit": implicit, "parametrized": parametrized}

@@ -11,19 +11,11 @@ from estimator_parts import QUIET, make, vectors
 from torch import nn
 
 from pfrl_like import action_value, q_functions
+from pfrl_like import nn as own_nn
 from pfrl_like.augmentation.pipeline import AUGMENTATIONS, make_augmentation
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy
 from pfrl_like.learning.recurrent_memory import burn_in
-from pfrl_like.nn import (
-    MLPBN,
-    BoundByTanh,
-    EmpiricalNormalization,
-    FactorizedNoisyLinear,
-    LargeAtariCNN,
-    RecurrentSequential,
-    SmallAtariCNN,
-)
 from pfrl_like.optimizers import RMSpropEpsInsideSqrt
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.preprocessing.features import FeatureExtractor
@@ -85,7 +77,7 @@ def test_targets_follow_across_a_move() -> None:
 
 def test_sequences_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # which recurrent layers use unless told not to
-    model = RecurrentSequential(nn.LSTM(2, 3), q_functions.DiscreteActionValueHead())
+    model = own_nn.RecurrentSequential(nn.LSTM(2, 3), q_functions.DiscreteActionValueHead())
     rows = torch.randn(4, 2)
     batch = Batch(rows, rows, rows[:, 0], rows, rows[:, 0], lengths=LENGTHS)
     rest = burn_in(model, batch, 1)
@@ -100,12 +92,12 @@ def test_sequences_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("make", "shapes"),
     [
-        (lambda: MLPBN(3, 2, [4]), [(6, 3)]),
-        (lambda: EmpiricalNormalization(3, until=100, clip_threshold=1.0), [(6, 3)]),
-        (lambda: BoundByTanh(-1.0, 1.0), [(6, 3)]),
-        (lambda: FactorizedNoisyLinear(nn.Linear(3, 2), sigma_scale=0.0), [(6, 3)]),
-        (SmallAtariCNN, [(2, 4, 84, 84)]),
-        (LargeAtariCNN, [(2, 4, 84, 84)]),
+        (lambda: own_nn.MLPBN(3, 2, [4]), [(6, 3)]),
+        (lambda: own_nn.EmpiricalNormalization(3, until=100, clip_threshold=1.0), [(6, 3)]),
+        (lambda: own_nn.BoundByTanh(-1.0, 1.0), [(6, 3)]),
+        (lambda: own_nn.FactorizedNoisyLinear(nn.Linear(3, 2), sigma_scale=0.0), [(6, 3)]),
+        (own_nn.SmallAtariCNN, [(2, 4, 84, 84)]),
+        (own_nn.LargeAtariCNN, [(2, 4, 84, 84)]),
         (lambda: q_functions.DuelingDQN(3), [(2, 4, 84, 84)]),
         (lambda: q_functions.DistributionalDuelingDQN(3, 5, -1, 1), [(2, 4, 84, 84)]),
         (lambda: q_functions.DuelingStreams(nn.Linear(3, 2), nn.Linear(3, 1)), [(6, 3)]),
@@ -122,7 +114,7 @@ def test_networks_give_the_same(make: Any, shapes: list[tuple[int, ...]]) -> Non
 
 
 def test_noise_is_drawn_on_the_device() -> None:
-    layer = FactorizedNoisyLinear(nn.Linear(3, 2).cuda())
+    layer = own_nn.FactorizedNoisyLinear(nn.Linear(3, 2).cuda())
     x = torch.ones(1, 3).cuda()
     assert layer(x).is_cuda
     assert not torch.equal(layer(x), layer(x))

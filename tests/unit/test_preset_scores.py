@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_parts import Patch
 
 from pfrl_like.zoo.agents import AGENTS
 from pfrl_like.zoo.presets import TRAINING
@@ -15,7 +16,7 @@ FEW_STEPS = {"steps": 150, "replay_start_size": 100, "hidden_sizes": [8], "eval_
 
 
 @pytest.fixture
-def preset_scores(script: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def preset_scores(script: Any, monkeypatch: Patch) -> Any:
     """The script, with two trials."""
     module = script("preset_scores")
     trials = tuple(module.Trial(AGENT, ENV_ID, f"{n} steps", {"num_steps": n}) for n in (3, 1))
@@ -56,9 +57,7 @@ def test_trials_come_first_and_the_best_of_them_is_scored(preset_scores: Any) ->
     assert preset_scores.missing([*lines, *score_lines(preset_scores, {"num_steps": 1}, 1.0, 2.0, 3.0)], wanted) == []
 
 
-def test_one_trial_alone_and_a_preset_without_trials_are_scored_at_once(
-    preset_scores: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_trial_alone_and_a_preset_without_trials_are_scored_at_once(preset_scores: Any, monkeypatch: Patch) -> None:
     monkeypatch.setattr(preset_scores, "TRIALS", preset_scores.TRIALS[1:])
     jobs = preset_scores.missing([], [(AGENT, ENV_ID), ("dqn", "Acrobot-v1")])
     assert [(job.agent, job.trial, job.seed, job.changes) for job in jobs] == [
@@ -88,9 +87,7 @@ def test_lines_of_changed_trials_and_of_other_settings_do_not_count(preset_score
     assert preset_scores.score_lines(as_it_is, AGENT, ENV_ID) == as_it_is
 
 
-def test_trials_of_an_edited_preset_are_stale_and_the_table_says_so(
-    preset_scores: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trials_of_an_edited_preset_are_stale_and_the_table_says_so(preset_scores: Any, monkeypatch: Patch) -> None:
     lines, preset = trial_lines(preset_scores, 400.0, 500.0), preset_scores.presets.preset
     assert "earlier" not in "".join(preset_scores.table(lines))
     monkeypatch.setattr(preset_scores.presets, "preset", lambda *a, **k: preset(*a, **k) | {"gamma": 0.5})
@@ -110,7 +107,7 @@ def test_trials_are_not_stale_because_one_of_them_has_become_the_preset(script: 
 
 
 def test_new_setting_of_training_with_its_usual_value_leaves_the_fingerprint(
-    preset_scores: Any, monkeypatch: pytest.MonkeyPatch
+    preset_scores: Any, monkeypatch: Patch
 ) -> None:
     before = preset_scores.fingerprint(AGENT, ENV_ID, {})
     monkeypatch.setitem(preset_scores.presets.TRAINING, "a_new_setting", 1)
@@ -157,7 +154,7 @@ def test_trials_are_at_most_five_of_at_most_five_known_settings(script: Any) -> 
 
 
 def test_settings_and_score_of_the_best_trial_are_written_into_its_preset(
-    script: Any, preset_scores: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: Any, preset_scores: Any, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     numbers, path = script("document_numbers"), tmp_path / "results.jsonl"
     monkeypatch.setattr(preset_scores, "RESULTS", path)

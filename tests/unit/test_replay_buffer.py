@@ -100,9 +100,8 @@ def test_episodic_updates_get_parts_of_episodes():
 
 def test_episodic_updates_wait_for_enough_episodes():
     calls = []
-    assert not updater(filled(EpisodicReplayBuffer(), 4), calls, episodic_update=True, batchsize=3).update_if_necessary(
-        2
-    )
+    waiting = updater(filled(EpisodicReplayBuffer(), 4), calls, episodic_update=True, batchsize=3)
+    assert not waiting.update_if_necessary(2)
 
 
 def test_episodic_updates_need_an_episodic_buffer():

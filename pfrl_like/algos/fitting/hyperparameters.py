@@ -14,14 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.checks import (
-    ConstructorOnly,
-    check_counts,
-    check_flags,
-    check_numbers,
-    levels_to_the_caller,
-    nearest_names,
-)
+from pfrl_like.utils import checks
 
 
 class Setting(NamedTuple):
@@ -53,7 +46,7 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
     for name, value in {**vars(part), **vars(part).get("_modules", {})}.items():
         where = f"{path}.{name}"
         if isinstance(value, bool | int | float | str | None):
-            is_fixed = isinstance(inspect.getattr_static(type(part), name, None), ConstructorOnly)
+            is_fixed = isinstance(inspect.getattr_static(type(part), name, None), checks.ConstructorOnly)
             yield where, Setting(vars(part), name, is_fixed)
         elif isinstance(value, torch.optim.Optimizer):
             for number, group in enumerate(value.param_groups):
@@ -185,13 +178,13 @@ def check_ranges(algo: Any) -> None:
         ValueError: If a hyperparameter is out of range, or if `use_batch_norm` is True and minibatches have one row.
     """
     names = algo.defaults().keys()
-    check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
-    check_counts(**{name: getattr(algo, name) for name in sorted(names & COUNTS)})
-    check_counts(least=0, **{name: getattr(algo, name) for name in names & {"rl_start_epoch"}})
-    check_counts(optional=True, n_epochs=algo.n_epochs)
+    checks.check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
+    checks.check_counts(**{name: getattr(algo, name) for name in sorted(names & COUNTS)})
+    checks.check_counts(least=0, **{name: getattr(algo, name) for name in names & {"rl_start_epoch"}})
+    checks.check_counts(optional=True, n_epochs=algo.n_epochs)
     numbered = sorted(name for name in names if name in AT_LEAST_0 | BOUNDS.keys() or name.endswith(ENDINGS))
     for name in numbered:
-        check_numbers(*BOUNDS.get(name, (0.0,)), **{name: getattr(algo, name)})
+        checks.check_numbers(*BOUNDS.get(name, (0.0,)), **{name: getattr(algo, name)})
     rows = {name: getattr(algo, name) for name in sorted(names & ROWS)}
     if algo.use_batch_norm and 1 in rows.values():
         sizes = " and ".join(f"{name} {value}" for name, value in rows.items())
@@ -361,8 +354,8 @@ class Hyperparameters:
                 continue
             unknown, default = f"{type(self).__name__} has no hyperparameter {given!r}, which", _FIXED_VALUES.get(given)
             if given not in self.later_names:
-                text = f"{unknown} is ignored{nearest_names(given, known)}"
-                warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
+                text = f"{unknown} is ignored{checks.nearest_names(given, known)}"
+                warnings.warn(text, UserWarning, stacklevel=checks.levels_to_the_caller())
             elif value is not None and not (isinstance(value, type(default)) and value == default):
                 raise TypeError(f"{unknown} later versions of d3rlpy have: {self.later_names[given]}")
         return self

@@ -161,9 +161,7 @@ def test_masks_may_begin_to_come_later() -> None:
 
 
 @pytest.mark.parametrize(("num_steps", "expected"), [(1, [0, 1, 1, 0]), (3, [1, 0, 0, 1])])
-def test_the_next_mask_is_that_of_the_state_bootstrapped_from(
-    num_steps: int, expected: list[int], tmp_path: Any
-) -> None:
+def test_the_next_mask_is_of_the_state_bootstrapped_from(num_steps: int, expected: list[int], tmp_path: Any) -> None:
     agent = make_masked_agent(replay_buffer=ReplayBuffer(100, num_steps=num_steps))
     train_agent(agent, MaskedEnv("info"), 20, tmp_path)
     batch = agent.replay_buffer.sample_batch(len(agent.replay_buffer))

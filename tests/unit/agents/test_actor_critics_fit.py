@@ -10,17 +10,11 @@ from actor_critic_parts import ACTION, OBS, make_agent, make_batch, make_critic,
 from gymnasium import spaces
 from torch import nn
 
+from pfrl_like import q_functions as nets
 from pfrl_like.agents import REDQ, TQC, DiscreteSAC, SoftActorCritic
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.nn import BoundByTanh, ConcatObsAndAction, EmpiricalNormalization
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
-from pfrl_like.q_functions import (
-    DistributionalFCSAQFunction,
-    FCSAQFunction,
-    FCStateQFunctionWithDiscreteAction,
-    QuantileFCSAQFunction,
-    QuantileFCStateQFunctionWithDiscreteAction,
-)
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing.play import difference
 
@@ -38,7 +32,7 @@ def make_sac(policy: Any, critics: Any, kind: Any = SoftActorCritic, optimizers:
 def make_discrete(n_valued: int = 3) -> Any:
     """An agent of three actions whose critics value so many."""
     policy = nn.Sequential(nn.Linear(OBS, 3), SoftmaxCategoricalHead())
-    return make_sac(policy, twice(lambda: FCStateQFunctionWithDiscreteAction(OBS, n_valued, 8, 1)), DiscreteSAC)
+    return make_sac(policy, twice(lambda: nets.FCStateQFunctionWithDiscreteAction(OBS, n_valued, 8, 1)), DiscreteSAC)
 
 
 # Optimisers
@@ -94,7 +88,11 @@ class Mean(nn.Module):
 @pytest.mark.parametrize(
     ("critics", "error", "message"),
     [
-        (lambda: [make_critic(), FCSAQFunction(OBS + 1, ACTION, 8, 1)], ValueError, r"q_func2 failed .* \(2, 4\) of f"),
+        (
+            lambda: [make_critic(), nets.FCSAQFunction(OBS + 1, ACTION, 8, 1)],
+            ValueError,
+            r"q_func2 failed .* \(2, 4\) of f",
+        ),
         (lambda: [Mean(), make_critic()], ValueError, r"q_func1 failed .* a critic gives numbers of shape \(\) for 2"),
         (
             lambda: twice(lambda: nn.Sequential(ConcatObsAndAction(), nn.Linear(OBS + ACTION, 2))),
@@ -102,17 +100,17 @@ class Mean(nn.Module):
             r"q_func1 failed on observations .* shape \(2, 2\) for 2 rows",
         ),
         (
-            lambda: [QuantileFCSAQFunction(OBS, ACTION, n, 8, 1) for n in (5, 7)],
+            lambda: [nets.QuantileFCSAQFunction(OBS, ACTION, n, 8, 1) for n in (5, 7)],
             ValueError,
             "q_func1 and q_func2 failed on observations",
         ),
         (
-            lambda: [DistributionalFCSAQFunction(OBS, ACTION, 11, -v, v, 8, 1) for v in (5.0, 10.0)],
+            lambda: [nets.DistributionalFCSAQFunction(OBS, ACTION, 11, -v, v, 8, 1) for v in (5.0, 10.0)],
             ValueError,
             "q_func1 and q_func2 .* different z_values, expected the same v_min",
         ),
         (
-            lambda: twice(lambda: QuantileFCStateQFunctionWithDiscreteAction(OBS, 2, 5, 8, 1)),
+            lambda: twice(lambda: nets.QuantileFCStateQFunctionWithDiscreteAction(OBS, 2, 5, 8, 1)),
             TypeError,
             "q_func1 .*: make ConcatObsAndAction its first",
         ),
@@ -156,7 +154,7 @@ def test_lists_of_critics_are_called_as_they_are_given() -> None:
 
 
 def test_tqc_without_a_quantile_left_is_refused_when_a_run_begins() -> None:
-    critics = twice(lambda: QuantileFCSAQFunction(OBS, ACTION, 5, 8, 1))
+    critics = twice(lambda: nets.QuantileFCSAQFunction(OBS, ACTION, 5, 8, 1))
     agent = make_sac(make_policy(), critics, TQC, n_dropped=5)
     with pytest.raises(ValueError, match="n_dropped is 5, expected less than"):
         agent.dry_run(SPACE.sample(), ACTIONS)

@@ -121,11 +121,8 @@ def test_the_proposal_learns_at_a_rate_of_its_own() -> None:
     assert still == {"proposal.weight", "proposal.bias"}
 
 
-METHODS = (("_compute_loss",), ("_compute_y_and_taus",), ("_compute_loss", "_compute_target_values"))
-
-
-@pytest.mark.parametrize("methods", METHODS, ids="+".join)
-def test_pfrls_methods_of_a_subclass_compute_the_loss(methods: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("methods", ["_compute_loss", "_compute_y_and_taus", "_compute_loss _compute_target_values"])
+def test_pfrls_methods_of_a_subclass_compute_the_loss(methods: str) -> None:
     batch, calls = make_batch(0).replace(weight=torch.linspace(0.5, 1, 8)), list[str]()
 
     def own(name: str) -> Any:
@@ -136,11 +133,11 @@ def test_pfrls_methods_of_a_subclass_compute_the_loss(methods: tuple[str, ...]) 
         return method
 
     results = []
-    for cls in (agents.IQN, type("Own", (agents.IQN,), {name: own(name) for name in methods})):
+    for cls in (agents.IQN, type("Own", (agents.IQN,), {name: own(name) for name in methods.split()})):
         torch.manual_seed(0)
         agent: Any = make_agent(cls, q_function=make_q_function("IQN"))
         td_error, _ = agent.update(batch)
         results.append([td_error, *agent.model.parameters()])
-    assert {*methods} == {*calls}
+    assert {*methods.split()} == {*calls}
     torch.testing.assert_close(*results)
     assert (agent.quantile_thresholds_N, agent.quantile_thresholds_N_prime, agent.quantile_thresholds_K) == (6, 5, 4)

@@ -114,9 +114,7 @@ def test_minibatches_follow_the_options(tmp_path: Path, option: str, value: Any,
 
 
 @pytest.mark.parametrize(("smooth", "expected"), [(True, (2 + 4 + 6) / 3), (False, 6.0)])
-def test_the_average_is_that_of_the_last_epoch_or_of_its_last_iteration(
-    tmp_path: Path, smooth: bool, expected: float
-) -> None:
+def test_the_average_is_of_the_last_epoch_or_its_last_iteration(tmp_path: Path, smooth: bool, expected: float) -> None:
     class Growing(Episodes):
         lengths = iter([9, 9, 9, 2, 4, 6])
 

@@ -8,32 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from pfrl_like.augmentation import (
-    AugmentationPipeline,
-    ColorJitter,
-    Cutout,
-    HorizontalFlip,
-    Intensity,
-    MultipleAmplitudeScaling,
-    RandomRotation,
-    RandomShift,
-    SingleAmplitudeScaling,
-    VerticalFlip,
-    make_augmentation,
-)
+from pfrl_like import augmentation as own
 from pfrl_like.augmentation.pipeline import AUGMENTATIONS
 
 #: Augmentations of images that change every one of them, or nearly.
 OF_IMAGES = [
-    RandomShift(2),
-    Cutout(1.0),
-    HorizontalFlip(1.0),
-    VerticalFlip(1.0),
-    RandomRotation(30.0),
-    Intensity(),
-    ColorJitter(),
+    own.RandomShift(2),
+    own.Cutout(1.0),
+    own.HorizontalFlip(1.0),
+    own.VerticalFlip(1.0),
+    own.RandomRotation(30.0),
+    own.Intensity(),
+    own.ColorJitter(),
 ]
-OF_VECTORS = [SingleAmplitudeScaling(), MultipleAmplitudeScaling()]
+OF_VECTORS = [own.SingleAmplitudeScaling(), own.MultipleAmplitudeScaling()]
 DTYPES = [torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
@@ -79,7 +67,7 @@ def test_the_same_seed_gives_the_same(augment: Any) -> None:
     assert not torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(1)
     assert torch.equal(augment(x), first)
-    if not isinstance(augment, HorizontalFlip):  # flips every image
+    if not isinstance(augment, own.HorizontalFlip):  # flips every image
         assert not torch.equal(given[0], given[2])
         assert not torch.equal(first, second)
 
@@ -98,14 +86,14 @@ def test_gradients_pass(augment: Any) -> None:
     assert x.grad is not None and bool(torch.isfinite(x.grad).all()) and bool((x.grad != 0).any())
 
 
-@pytest.mark.parametrize("augment", [RandomShift(9), RandomRotation(170.0), Intensity(1.0)], ids=repr)
+@pytest.mark.parametrize("augment", [own.RandomShift(9), own.RandomRotation(170.0), own.Intensity(1.0)], ids=repr)
 def test_every_image_is_changed_in_its_own_way(augment: Any) -> None:
     x = images(n=1).expand(8, -1, -1, -1)
     changed = augment(x)
     assert len({image.numpy().tobytes() for image in changed}) > 4
 
 
-@pytest.mark.parametrize("augment", [Cutout, HorizontalFlip, VerticalFlip])
+@pytest.mark.parametrize("augment", [own.Cutout, own.HorizontalFlip, own.VerticalFlip])
 @pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
 def test_the_share_of_changed_images_is_the_probability(augment: Any, probability: float) -> None:
     x = torch.rand(4000, 1, 4, 4) + 0.1
@@ -117,12 +105,12 @@ def test_the_share_of_changed_images_is_the_probability(augment: Any, probabilit
 def test_every_shift_up_to_the_largest_occurs() -> None:
     x = torch.zeros(2000, 1, 9, 9)
     x[:, :, 4, 4] = 1  # the pixel in the middle tells where it went
-    places = {tuple(place) for place in RandomShift(2)(x).nonzero()[:, 2:].tolist()}
+    places = {tuple(place) for place in own.RandomShift(2)(x).nonzero()[:, 2:].tolist()}
     assert places == {(row, column) for row in range(2, 7) for column in range(2, 7)}
 
 
 def test_a_cut_out_has_the_area_and_the_sides_it_says() -> None:
-    erased = Cutout(1.0)(torch.ones(500, 2, 40, 40)) == 0
+    erased = own.Cutout(1.0)(torch.ones(500, 2, 40, 40)) == 0
     assert torch.equal(erased[:, 0], erased[:, 1])
     height, width = erased[:, 0].any(2).sum(1), erased[:, 0].any(1).sum(1)
     area = erased[:, 0].sum((1, 2))
@@ -134,7 +122,7 @@ def test_a_cut_out_has_the_area_and_the_sides_it_says() -> None:
 
 
 def test_color_jitter_stays_within_bounds() -> None:
-    strong = ColorJitter((0, 9), (0, 9), (0, 9))
+    strong = own.ColorJitter((0, 9), (0, 9), (0, 9))
     x = strong(images())
     assert x.min() >= 0 and x.max() <= 1
 
@@ -150,7 +138,7 @@ def test_what_is_no_batch_of_images_is_refused(augment: Any, x: Tensor, error: t
 
 def test_other_misfits_are_refused() -> None:
     with pytest.raises(ValueError, match="three channels"):
-        ColorJitter()(torch.zeros(1, 4, 2, 2))
+        own.ColorJitter()(torch.zeros(1, 4, 2, 2))
     for augment in OF_VECTORS:
         with pytest.raises(TypeError, match="floating point"):
             augment(torch.zeros(2, 3, dtype=torch.uint8))
@@ -159,18 +147,18 @@ def test_other_misfits_are_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "name"),
     [
-        (lambda: RandomShift(-1), ValueError, "shift_size"),
-        (lambda: RandomShift(1.5), TypeError, "shift_size"),  # type: ignore[arg-type]
-        (lambda: Cutout(1.1), ValueError, "probability"),
-        (lambda: VerticalFlip("0.1"), TypeError, "probability"),  # type: ignore[arg-type]
-        (lambda: HorizontalFlip(-0.1), ValueError, "probability"),
-        (lambda: RandomRotation(math.nan), ValueError, "degree"),
-        (lambda: Intensity(-1), ValueError, "scale"),
-        (lambda: ColorJitter(contrast=(1.0, 0.5)), ValueError, "contrast"),
-        (lambda: ColorJitter(saturation=(-1.0, 0.5)), ValueError, "saturation"),
-        (lambda: ColorJitter(hue=0.5), TypeError, "hue"),  # type: ignore[arg-type]
-        (lambda: SingleAmplitudeScaling(1.2, 0.8), ValueError, "maximum"),
-        (lambda: MultipleAmplitudeScaling(0.8, math.inf), ValueError, "maximum"),
+        (lambda: own.RandomShift(-1), ValueError, "shift_size"),
+        (lambda: own.RandomShift(1.5), TypeError, "shift_size"),  # type: ignore[arg-type]
+        (lambda: own.Cutout(1.1), ValueError, "probability"),
+        (lambda: own.VerticalFlip("0.1"), TypeError, "probability"),  # type: ignore[arg-type]
+        (lambda: own.HorizontalFlip(-0.1), ValueError, "probability"),
+        (lambda: own.RandomRotation(math.nan), ValueError, "degree"),
+        (lambda: own.Intensity(-1), ValueError, "scale"),
+        (lambda: own.ColorJitter(contrast=(1.0, 0.5)), ValueError, "contrast"),
+        (lambda: own.ColorJitter(saturation=(-1.0, 0.5)), ValueError, "saturation"),
+        (lambda: own.ColorJitter(hue=0.5), TypeError, "hue"),  # type: ignore[arg-type]
+        (lambda: own.SingleAmplitudeScaling(1.2, 0.8), ValueError, "maximum"),
+        (lambda: own.MultipleAmplitudeScaling(0.8, math.inf), ValueError, "maximum"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(make: Any, error: type[Exception], name: str) -> None:
@@ -180,22 +168,22 @@ def test_parameters_that_make_no_sense_are_refused(make: Any, error: type[Except
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_an_augmentation_comes_back_from_json(name: str) -> None:
-    augment: Any = make_augmentation(name)
+    augment: Any = own.make_augmentation(name)
     assert augment.get_type() == name
-    again = make_augmentation(json.loads(json.dumps(augment.describe())))
+    again = own.make_augmentation(json.loads(json.dumps(augment.describe())))
     assert again == augment == type(augment)(**augment.get_params(deep=True))
     assert copy.deepcopy(augment) == augment
 
 
 def test_an_unknown_name_is_told_the_nearest() -> None:
     with pytest.raises(ValueError, match="'random_shfit'.*nearest is 'random_shift'"):
-        AugmentationPipeline(["random_shfit"])
+        own.AugmentationPipeline(["random_shfit"])
 
 
-@pytest.mark.parametrize("augmentation", [3, None, RandomShift])
+@pytest.mark.parametrize("augmentation", [3, None, own.RandomShift])
 def test_what_is_no_augmentation_is_refused(augmentation: Any) -> None:
     with pytest.raises(TypeError, match="the augmentation is"):
-        AugmentationPipeline([augmentation])
+        own.AugmentationPipeline([augmentation])
 
 
 def test_a_pipeline_applies_named_and_hand_made_ones_in_turn() -> None:
@@ -203,25 +191,25 @@ def test_a_pipeline_applies_named_and_hand_made_ones_in_turn() -> None:
         return x + 1
 
     x = torch.ones(2, 3)
-    twice = SingleAmplitudeScaling(2.0, 2.0)
-    assert AugmentationPipeline([plus_one, twice]).transform(x).tolist() == [[4.0] * 3] * 2
-    assert AugmentationPipeline([twice, plus_one])(x).tolist() == [[3.0] * 3] * 2
-    pipeline = AugmentationPipeline([RandomShift(shift_size=10), "intensity"])
-    assert list(pipeline) == [RandomShift(10), Intensity()]
-    assert list(AugmentationPipeline(pipeline)) == list(pipeline)
-    assert list(AugmentationPipeline("cutout")) == [Cutout()]
-    assert AugmentationPipeline()(x) is x and len(AugmentationPipeline()) == 0
+    twice = own.SingleAmplitudeScaling(2.0, 2.0)
+    assert own.AugmentationPipeline([plus_one, twice]).transform(x).tolist() == [[4.0] * 3] * 2
+    assert own.AugmentationPipeline([twice, plus_one])(x).tolist() == [[3.0] * 3] * 2
+    pipeline = own.AugmentationPipeline([own.RandomShift(shift_size=10), "intensity"])
+    assert list(pipeline) == [own.RandomShift(10), own.Intensity()]
+    assert list(own.AugmentationPipeline(pipeline)) == list(pipeline)
+    assert list(own.AugmentationPipeline("cutout")) == [own.Cutout()]
+    assert own.AugmentationPipeline()(x) is x and len(own.AugmentationPipeline()) == 0
 
 
 def test_the_parts_of_a_pipeline_share_the_generator() -> None:
-    x, pipeline = images(), AugmentationPipeline(["random_shift", "intensity"])
+    x, pipeline = images(), own.AugmentationPipeline(["random_shift", "intensity"])
     one, two = (torch.Generator().manual_seed(3) for _ in range(2))
-    assert torch.equal(pipeline(x, one), Intensity()(RandomShift()(x, two), two))
+    assert torch.equal(pipeline(x, one), own.Intensity()(own.RandomShift()(x, two), two))
 
 
 def test_a_pipeline_comes_back_from_json() -> None:
-    pipeline = AugmentationPipeline([RandomShift(shift_size=10), "color_jitter"])
-    again = AugmentationPipeline(json.loads(json.dumps(pipeline.describe())))
+    pipeline = own.AugmentationPipeline([own.RandomShift(shift_size=10), "color_jitter"])
+    again = own.AugmentationPipeline(json.loads(json.dumps(pipeline.describe())))
     assert list(again) == list(pipeline) and repr(again) == repr(pipeline)
     with pytest.raises(TypeError, match="the pipeline contains .*, expected only Augmentation objects"):
-        AugmentationPipeline([np.negative]).describe()
+        own.AugmentationPipeline([np.negative]).describe()

@@ -6,19 +6,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_parts import TRAIN
+from cli_parts import TRAIN, Printed
 
 from pfrl_like.cli import main
 from pfrl_like.zoo.agents import AGENTS
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def printed(capsys: Printed, *words: str) -> str:
     """What a successful command prints."""
     assert main(words) == 0
     return capsys.readouterr().out
 
 
-def test_agents_presets_and_datasets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_agents_presets_and_datasets_are_listed(capsys: Printed) -> None:
     agents = printed(capsys, "list")
     title, *lines = (line.split() for line in agents.splitlines())
     assert title == ["agent", "learns", "actions", "class"] and [line[0] for line in lines] == [*AGENTS]
@@ -31,7 +31,7 @@ def test_agents_presets_and_datasets_are_listed(capsys: pytest.CaptureFixture[st
     assert "pendulum             Pendulum-v1, in this package\n" in datasets and "d4rl:NAME" in datasets
 
 
-def test_the_settings_of_an_agent_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_settings_of_an_agent_are_listed(capsys: Printed) -> None:
     names = printed(capsys, "list", "settings", "dqn").split()
     assert {"hidden_sizes", "target_update_interval", "n_envs"} <= {*names}
     for words, text in (
@@ -43,21 +43,19 @@ def test_the_settings_of_an_agent_are_listed(capsys: pytest.CaptureFixture[str])
         assert f"argument AGENT: {text}" in capsys.readouterr().err
 
 
-def test_only_the_newest_versions_of_installed_environments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_newest_versions_of_installed_environments_are_listed(capsys: Printed) -> None:
     ids = printed(capsys, "list", "envs").split()
     assert {"CartPole-v1", "Pendulum-v1"} <= {*ids} and "CartPole-v0" not in ids
     assert not [each for each in ids if each.startswith("phys2d/")] or "jax" in sys.modules
 
 
-def test_show_prints_a_script_with_the_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_show_prints_a_script_with_the_settings(capsys: Printed, tmp_path: Path) -> None:
     script = printed(capsys, "show", "sac", "Pendulum-v1", "--set", "lr=0.5", "--seed", "7", "--steps", "9")
     assert "lr=0.5" in script and "SEED = 7" in script and "steps=9" in script
     compile(script, "script", "exec")
 
 
-def test_show_names_the_stops_that_its_script_does_not_contain(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_show_names_the_stops_that_its_script_does_not_contain(capsys: Printed, tmp_path: Path) -> None:
     config = tmp_path / "run.toml"
     config.write_text('agent = "dqn"\nenv = "CartPole-v1"\nstop_at_score = 475\nstop_after = 0.5\n')
     assert main(["show", "--config", str(config)]) == 0
@@ -69,7 +67,7 @@ def test_show_names_the_stops_that_its_script_does_not_contain(
     )
 
 
-def test_report_lists_runs_and_writes_their_reports(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_report_lists_runs_and_writes_their_reports(capsys: Printed, tmp_path: Path) -> None:
     assert main([*TRAIN, "--steps", "40", "--quiet", "--outdir", str(tmp_path / "runs")]) == 0
     (outdir,) = (tmp_path / "runs").iterdir()
     (outdir / "report.html").unlink()

@@ -127,7 +127,7 @@ def test_a_command_succeeds(words: tuple[str, ...], pattern: str, program: tuple
     ],
     ids=joined,
 )
-def test_a_command_fails_with_its_status_and_no_traceback(
+def test_commands_fail_with_status_and_no_traceback(
     status: int, words: tuple[str, ...], text: str, folder: Path
 ) -> None:
     answer, out, err = run(folder, *words)

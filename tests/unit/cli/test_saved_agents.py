@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cli_parts import TRAIN
+from cli_parts import TRAIN, Patch, Printed
 from PIL import Image
 
 import pfrl_like
@@ -41,7 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     """The current directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -56,7 +56,7 @@ def test_the_best_agent_of_a_run_is_used_or_else_the_newest(trained: Path, folde
     assert main(["evaluate", str(folder)]) == 2
 
 
-def test_evaluate_prints_the_same_score_for_the_same_seed(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_prints_the_same_score_for_the_same_seed(trained: Path, capsys: Printed) -> None:
     lines = []
     for seed, episodes in (("0", "3"), ("0", "3"), ("1", "1")):
         assert main(["evaluate", str(trained), "--episodes", episodes, "--seed", seed]) == 0
@@ -67,7 +67,7 @@ def test_evaluate_prints_the_same_score_for_the_same_seed(trained: Path, capsys:
     assert re.fullmatch(pattern, lines[0])
 
 
-def test_the_environment_can_be_replaced(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_environment_can_be_replaced(trained: Path, capsys: Printed) -> None:
     assert main(["evaluate", str(trained), "--episodes", "1", "--env", "CartPole-v0"]) == 0
     assert "DQN in CartPole-v0" in capsys.readouterr().out
     assert main(["evaluate", str(trained), "--env", "CartPol-v0"]) == 2
@@ -92,9 +92,7 @@ def test_the_check_of_the_environment_leaves_the_seeded_streams_alone(trained: P
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v0", "Pendulum-v1"], ids=["dry run", "spaces"])
-def test_an_environment_that_is_rejected_is_closed(
-    env_id: str, trained: Path, loaded: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_that_is_rejected_is_closed(env_id: str, trained: Path, loaded: Any, monkeypatch: Patch) -> None:
     def reject(*_: Any) -> None:
         raise ValueError("the agent takes other observations")
 
@@ -117,7 +115,7 @@ def test_an_environment_that_is_rejected_is_closed(
 )
 @pytest.mark.parametrize(("command", "last"), [("evaluate", ()), ("watch", ("--gif", "x.gif")), ("export", ("x.pt",))])
 def test_an_environment_with_other_spaces_is_rejected(
-    command: str, last: tuple[str, ...], env_id: str, given: str, trained: Path, capsys: pytest.CaptureFixture[str]
+    command: str, last: tuple[str, ...], env_id: str, given: str, trained: Path, capsys: Printed
 ) -> None:
     expected = "the agent takes observations Box of shape (4,) and actions Discrete(2) (those of CartPole-v1)"
     assert main([command, str(trained), *last, "--env", env_id]) == 2
@@ -125,8 +123,8 @@ def test_an_environment_with_other_spaces_is_rejected(
     assert line.endswith(f"argument --env: {expected}, but {given}")
 
 
-def test_an_agent_without_a_known_environment_is_tried_in_the_given_one(
-    trained: Path, loaded: Any, capsys: pytest.CaptureFixture[str]
+def test_an_agent_without_a_known_environment_is_tried_in_that_given(
+    trained: Path, loaded: Any, capsys: Printed
 ) -> None:
     loaded.composition = stored_composition(trained)
     del loaded.composition["run"]
@@ -137,14 +135,12 @@ def test_an_agent_without_a_known_environment_is_tried_in_the_given_one(
     assert "argument --env: the agent does not fit the environment: " in line
 
 
-def test_watch_writes_a_gif(trained: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_writes_a_gif(trained: Path, folder: Path, capsys: Printed) -> None:
     assert main(["watch", str(trained), "--gif", "agent"]) == 0
     assert Image.open(folder / "agent.gif").n_frames > 1 and "in agent.gif" in capsys.readouterr().out
 
 
-def test_watch_shows_episodes_in_a_window(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_shows_episodes_in_a_window(trained: Path, monkeypatch: Patch, capsys: Printed) -> None:
     pytest.importorskip("pygame")
     monkeypatch.setattr(saved_agents, "no_display", str)
     assert main(["watch", str(trained), "--env", "CartPole-v1"]) == 0
@@ -161,9 +157,7 @@ def test_watch_shows_episodes_in_a_window(
         ({"SDL_VIDEODRIVER": "kmsdrm"}, ""),
     ],
 )
-def test_a_display_is_found_by_its_variables(
-    variables: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_display_is_found_by_its_variables(variables: dict[str, str], reason: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
@@ -173,9 +167,7 @@ def test_a_display_is_found_by_its_variables(
     assert found.startswith(reason) and bool(found) == bool(reason)
 
 
-def test_watch_without_a_display_names_the_options_of_a_video(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_without_a_display_names_options_of_a_video(trained: Path, monkeypatch: Patch, capsys: Printed) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     assert main(["watch", str(trained)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -183,7 +175,7 @@ def test_watch_without_a_display_names_the_options_of_a_video(
     assert line.endswith(": write a video with --gif FILE or --mp4 FILE")
 
 
-def test_ope_prints_estimates(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ope_prints_estimates(trained: Path, capsys: Printed) -> None:
     options = "--dataset", "cartpole", "--steps", "5", "--estimators"
     assert main(["ope", str(trained), *options, "fqe", "wis"]) == 0
     assert [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()] == ["fqe", "wis"]
@@ -193,7 +185,7 @@ def test_ope_prints_estimates(trained: Path, capsys: pytest.CaptureFixture[str])
     assert "argument --estimators: " in errors[0] and "argument --dataset: nothing.h5: " in errors[1]
 
 
-def test_hints_for_python_programs_are_not_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hints_for_python_programs_are_not_printed(folder: Path, capsys: Printed) -> None:
     q_function = torch.nn.Sequential(torch.nn.Linear(4, 2), DiscreteActionValueHead())
     pfrl_like.make("dqn", "CartPole-v1", q_function=q_function).agent.save("with_object")
     assert main(["evaluate", "with_object"]) == 2
@@ -214,7 +206,7 @@ def test_hints_for_python_programs_are_not_printed(folder: Path, capsys: pytest.
     assert capsys.readouterr().err.endswith("so the agent cannot be exported\n")
 
 
-def test_export_writes_a_policy(trained: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_writes_a_policy(trained: Path, folder: Path, capsys: Printed) -> None:
     assert main(["export", str(trained), "policy.pt"]) == 0
     assert capsys.readouterr().out == "input input_0: float32 [batch, 4]\noutput action: int64 [batch]\n"
     assert torch.jit.load(folder / "policy.pt")(torch.zeros(3, 4)).shape == (3,)
@@ -297,16 +289,14 @@ def save(trained: Path, loaded: Any, folder: Path) -> Any:
         (lambda plan: plan.pop("env"), "without a valid environment"),
     ],
 )
-def test_the_environment_of_a_strange_directory_is_rejected(
-    change: Any, text: str, save: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_environment_of_a_strange_directory_is_rejected(change: Any, text: str, save: Any, capsys: Printed) -> None:
     save(change)
     assert main(["evaluate", "agent"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert text in line
 
 
-def test_the_time_limit_of_training_also_limits_evaluations(save: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_time_limit_of_training_also_limits_evaluations(save: Any, capsys: Printed) -> None:
     save(made_with(kwargs={"max_episode_steps": 3}))
     assert main(["evaluate", "agent"]) == 0 and "mean 3, std 0" in capsys.readouterr().out
     assert main(["watch", "agent", "--gif", "agent.gif"]) == 0 and "returns 3 in" in capsys.readouterr().out
@@ -314,9 +304,7 @@ def test_the_time_limit_of_training_also_limits_evaluations(save: Any, capsys: p
 
 
 @pytest.mark.parametrize("as_stored", [list, lambda indices: {"tuple": [*indices]}])
-def test_selected_features_of_a_long_vector_are_those_of_training(
-    as_stored: Any, save: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_selected_features_of_a_long_vector_are_those_of_training(as_stored: Any, save: Any, capsys: Printed) -> None:
     save(wrapped_by({"name": "wrappers.SelectFeatures"}, ENV, as_stored((0, 1, 2, 1_500))))
     assert main(["evaluate", "agent"]) == 2  # the index is read, but CartPole has only four numbers
     assert "cannot be made: ValueError: indices is " in capsys.readouterr().err
@@ -327,9 +315,7 @@ def test_stored_lists_are_bounded() -> None:
     assert environment._is_wrapper(short) and not environment._is_wrapper(long)
 
 
-def test_another_environment_is_compared_with_the_game_of_the_training(
-    save: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_environment_is_compared_with_the_game_of_the_training(save: Any, capsys: Printed) -> None:
     pytest.importorskip("ale_py")
     save(made_with(function={"name": "atari_wrappers.make_atari"}, args=["ALE/Pong-v5"]))
     assert main(["evaluate", "agent", "--env", "ALE/Breakout-v5"]) == 2

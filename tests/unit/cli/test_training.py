@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from cli_parts import ROOT, TRAIN, records, run
+from cli_parts import ROOT, TRAIN, Patch, Printed, records, run
 from run_parts import change_record
 
 from pfrl_like.cli import main
@@ -28,7 +28,7 @@ FIT = (
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_waiting_for_the_disk: None) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch, no_waiting_for_the_disk: None) -> Path:
     """The current directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -42,7 +42,7 @@ def only_run(folder: Path) -> Path:
 
 @pytest.mark.parametrize("in_a_process", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_run_has_a_dated_directory_checkpoints_scores_and_its_settings(
-    in_a_process: bool, folder: Path, capsys: pytest.CaptureFixture[str]
+    in_a_process: bool, folder: Path, capsys: Printed
 ) -> None:
     words = *TRAIN, *STEPS, "--set", "lr=1e-4"
     status, out, err = run(folder, *words) if in_a_process else (main(words), *capsys.readouterr())
@@ -58,7 +58,7 @@ def test_a_run_has_a_dated_directory_checkpoints_scores_and_its_settings(
     assert json.loads(config["composition"]["json"])["run"]["steps"] == 60
 
 
-def test_a_run_continues_until_it_has_finished(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_continues_until_it_has_finished(folder: Path, capsys: Printed) -> None:
     assert main([*TRAIN, *STEPS]) == 0
     outdir = only_run(folder)
     change_record(outdir, outcome="running")  # as after a kill
@@ -90,7 +90,7 @@ def test_other_settings_seeds_locked_runs_and_new_start_another_run(folder: Path
     assert (outdir / RECORD).exists()
 
 
-def test_quiet_prints_only_the_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_the_result(folder: Path, capsys: Printed) -> None:
     assert main([*TRAIN, *FEW, "--quiet"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("score ") and line.endswith(f"in results/{only_run(folder).name}")
@@ -147,9 +147,7 @@ def test_a_config_trains_again_and_options_replace_its_values(folder: Path) -> N
         (("train", "--config", "broken.toml"), "argument --config: "),
     ],
 )
-def test_an_invalid_option_is_named(
-    words: tuple[str, ...], text: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_option_is_named(words: tuple[str, ...], text: str, folder: Path, capsys: Printed) -> None:
     (folder / "odd.toml").write_text("learning_rate = 1")
     (folder / "broken.toml").write_text("agent =")
     (folder / "stop.toml").write_text("stop_after = 0")
@@ -159,7 +157,7 @@ def test_an_invalid_option_is_named(
     assert not (folder / "results").exists()
 
 
-def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_package_names_its_extra(monkeypatch: Patch, capsys: Printed) -> None:
     monkeypatch.setitem(sys.modules, "Box2D", None)
     monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d", raising=False)
     monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d.lunar_lander", raising=False)
@@ -168,7 +166,7 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, caps
     assert "LunarLander-v3 needs the package box2d" in line and '".[box2d]"' in line
 
 
-def test_a_score_ends_a_run_which_then_counts_as_finished(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_score_ends_a_run_which_then_counts_as_finished(folder: Path, capsys: Printed) -> None:
     stops = "--stop-at-score", "1"
     assert main([*TRAIN, *STEPS, *stops]) == 0
     (first,) = records(folder / "results")
@@ -180,9 +178,7 @@ def test_a_score_ends_a_run_which_then_counts_as_finished(folder: Path, capsys: 
     assert "has finished before" in capsys.readouterr().out
 
 
-def test_options_to_stop_are_no_settings_and_a_run_that_others_have_stopped_continues(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_to_stop_are_no_settings_and_a_run_that_others_stopped_continues(folder: Path, capsys: Printed) -> None:
     assert main([*TRAIN, *STEPS, "--stop-at-score", "1"]) == 0
     (first,) = records(folder / "results")
     capsys.readouterr()
@@ -197,9 +193,7 @@ def test_options_to_stop_are_no_settings_and_a_run_that_others_have_stopped_cont
         assert "has finished before" in capsys.readouterr().out
 
 
-def test_a_finished_run_comes_before_one_that_other_options_have_stopped(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_comes_before_one_that_other_options_have_stopped(folder: Path, capsys: Printed) -> None:
     assert main([*TRAIN, *FEW, "--quiet"]) == 0
     assert main([*TRAIN, *FEW, "--quiet", "--new", "--stop-after", "1e-9"]) == 0
     for stops in ((), ("--stop-after", "1e-9")):
@@ -207,9 +201,7 @@ def test_a_finished_run_comes_before_one_that_other_options_have_stopped(
         assert "has finished before" in capsys.readouterr().out
 
 
-def test_a_new_run_names_the_unfinished_run_and_its_other_settings(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_run_names_the_unfinished_run_and_its_other_settings(folder: Path, capsys: Printed) -> None:
     assert main([*TRAIN, *FEW, "--quiet", "--set", "lr=0.5"]) == 0
     outdir = only_run(folder)
     (outdir / RECORD).unlink()  # the run is unfinished
@@ -225,9 +217,7 @@ def test_a_new_run_names_the_unfinished_run_and_its_other_settings(
     assert note not in capsys.readouterr().out
 
 
-def test_a_time_ends_a_run_also_after_a_resume_from_its_config(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_time_ends_a_run_also_after_resume_from_its_config(folder: Path, monkeypatch: Patch, capsys: Printed) -> None:
     assert main([*TRAIN, *STEPS, "--stop-after", "1e-9"]) == 0
     outdir, (record,) = only_run(folder), records(folder / "results")
     assert (record["t"], record["outcome"]) == (2, "stopped: 6e-08 seconds have passed")
@@ -240,7 +230,7 @@ def test_a_time_ends_a_run_also_after_a_resume_from_its_config(
     assert (again["t"], again["outcome"]) == (3, "stopped: 6e-08 seconds have passed")
 
 
-def test_a_score_that_is_older_than_its_run_has_its_step(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_score_that_is_older_than_its_run_has_its_step(folder: Path, capsys: Printed) -> None:
     assert main([*TRAIN, *FEW, "--quiet"]) == 0
     outdir = only_run(folder)
     (outdir / RECORD).chmod(0o600)
@@ -250,15 +240,13 @@ def test_a_score_that_is_older_than_its_run_has_its_step(folder: Path, capsys: p
     assert capsys.readouterr().out.endswith(f" at step 2 in results/{outdir.name}\n")
 
 
-def test_failed_training_has_status_1_and_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_training_has_status_1_and_one_line(folder: Path, capsys: Printed) -> None:
     assert main([*TRAIN, *STEPS, "--set", "lr=1e30"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"training failed in results/{only_run(folder).name}: ")
 
 
-def test_a_run_without_a_checkpoint_that_can_be_loaded_names_the_option_new(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_without_a_checkpoint_that_can_be_loaded_names_the_option_new(folder: Path, capsys: Printed) -> None:
     assert main([*TRAIN, *FEW, "--quiet"]) == 0
     outdir = only_run(folder)
     (outdir / RECORD).unlink()  # the run is unfinished
@@ -268,15 +256,13 @@ def test_a_run_without_a_checkpoint_that_can_be_loaded_names_the_option_new(
     assert capsys.readouterr().err.endswith(". With --new, a new run starts\n")
 
 
-def test_a_directory_that_cannot_be_written_has_status_1(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_cannot_be_written_has_status_1(folder: Path, capsys: Printed) -> None:
     (folder / "results").write_text("")
     assert main([*TRAIN, *STEPS]) == 1
     assert "training failed in results: " in capsys.readouterr().err
 
 
-def test_an_interrupted_new_run_says_how_it_continues(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_new_run_says_how_it_continues(monkeypatch: Patch, capsys: Printed) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -285,7 +271,7 @@ def test_an_interrupted_new_run_says_how_it_continues(
     assert "interrupted; the same command without --new continues the run in results/" in capsys.readouterr().err
 
 
-def test_fit_learns_from_packaged_data_and_from_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_learns_from_packaged_data_and_from_files(folder: Path, capsys: Printed) -> None:
     assert main([*FIT, "--dataset", "pendulum"]) == 0
     assert "cql in Pendulum-v1, seed 0: starting" in capsys.readouterr().out
     get_pendulum()[0].dump(folder / "data.npz")
@@ -298,9 +284,7 @@ def test_fit_learns_from_packaged_data_and_from_files(folder: Path, capsys: pyte
 HOSTILE = "raise SystemExit('a file of the current directory was run')"
 
 
-def test_the_program_imports_a_file_of_the_current_directory_only_for_env(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_program_imports_a_file_of_the_current_directory_only_for_env(folder: Path, monkeypatch: Patch) -> None:
     path = [each for each in sys.path if each]
     monkeypatch.setattr(sys, "path", [*path])
     monkeypatch.setenv("PYTHONSAFEPATH", "")

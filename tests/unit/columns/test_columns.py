@@ -54,11 +54,9 @@ def test_what_does_not_fit_the_first_step_is_refused_and_nothing_stored(changed,
     columns = Columns()
     append(columns, 0, note=1)
     before = (len(columns.steps.free), len(columns.obs_rows.free), len(columns.extras["note"].rows.free))
-    arguments = dict(
-        obs=vector(1), action=1, reward=1.0, next_obs=vector(2), terminal=False, env_id=7, extra={"note": 1}
-    )
+    given = dict(obs=vector(1), action=1, reward=1.0, next_obs=vector(2), terminal=False, env_id=7, extra={"note": 1})
     with pytest.raises((ValueError, TypeError), match=message):
-        columns.append(**(arguments | changed))
+        columns.append(**(given | changed))
     assert (len(columns.steps.free), len(columns.obs_rows.free), len(columns.extras["note"].rows.free)) == before
     assert list(columns.running) == [0]
 

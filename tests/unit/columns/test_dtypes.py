@@ -130,7 +130,7 @@ def test_signed_and_unsigned_integers_keep_their_values(many: bool, first: Any, 
 
 
 @pytest.mark.parametrize(("first", "later", "value"), [*SIGNS, (np.int64, np.uint64, 2**64 - 1)])
-def test_a_persistent_buffer_refuses_an_integer_with_another_sign(
+def test_a_persistent_buffer_refuses_integers_of_another_sign(
     first: Any, later: Any, value: int, tmp_path: Any
 ) -> None:
     with PersistentReplayBuffer(tmp_path, 100) as buffer:

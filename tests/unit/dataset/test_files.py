@@ -71,9 +71,8 @@ def test_minari_folders_tell_of_actions_that_nobody_took(change, tmp_path) -> No
     meta = json.loads(path.read_text())
     space = json.loads(meta["action_space"])
     assert space == {"type": "Discrete", "dtype": "int64", "start": 0, "n": 8}
-    path.write_text(
-        json.dumps(meta | {"action_space": json.dumps(space | change if isinstance(change, dict) else change)})
-    )
+    changed = space | change if isinstance(change, dict) else change
+    path.write_text(json.dumps(meta | {"action_space": json.dumps(changed)}))
     assert MDPDataset.load_minari(tmp_path / "tiny/test-v0").get_action_size() == (2 if change != {} else 8)
 
 

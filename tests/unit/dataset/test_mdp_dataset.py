@@ -292,9 +292,8 @@ def test_rows_outside_a_space_are_told_from_actions() -> None:
 
 def test_rows_that_look_wrong_are_found_by_episode_and_step() -> None:
     actions = np.zeros((100, 1))
-    actions[[20, 95, 96, 97, 98, 99]] = (
-        9  # of ten episodes of ten steps, whose last observations make rows of their own
-    )
+    # of ten episodes of ten steps, whose last observations make rows of their own
+    actions[[20, 95, 96, 97, 98, 99]] = 9
     dataset = MDPDataset.from_arrays(np.arange(100.0)[:, None], actions, np.ones(100), np.arange(100) % 10 == 9)
     (finding,) = dataset.check(action_space=gymnasium.spaces.Box(-1, 1, (1,)))
     assert finding.steps is not None and finding.steps.tolist() == [[2, 0], *([9, t] for t in range(5, 10))]

@@ -60,7 +60,7 @@ def refused(agent: Any, outdir: Path, scale: float = 100.0, noise: float = 0.0) 
 
 
 @pytest.mark.slow
-def test_the_update_is_made_again_from_the_streams_before_it(tmp_path: Path) -> None:
+def test_the_update_is_made_again_from_streams_before_it(tmp_path: Path) -> None:
     agent = make()
     refused(agent, tmp_path, scale=1.0, noise=2.0)  # it is the noise that ends it, in one update of several
     fresh, before, stream = make(noise=2.0), agent.optim_t, torch.get_rng_state()

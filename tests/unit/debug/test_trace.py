@@ -45,9 +45,8 @@ def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, diff: Callab
 
 @pytest.mark.slow
 def test_another_answer_of_the_environment_is_named(diff: Callable[..., str]) -> None:
-    assert "the first difference is at step 23, in reward; the environment returned a different" in diff(
-        1, reward_at=23
-    )
+    expected = "the first difference is at step 23, in reward; the environment returned a different"
+    assert expected in diff(1, reward_at=23)
 
 
 def test_other_parameters_are_named(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:

@@ -132,6 +132,4 @@ def test_entropy_mean_and_variance_are_those_of_a_fine_sum(scale: float, error: 
 def test_entropy_has_the_gradient_of_its_differences() -> None:
     loc = torch.tensor([0.7], dtype=torch.float64, requires_grad=True)
     scale = torch.tensor([0.9], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda loc, scale: distributions.SquashedGaussian(loc, scale).entropy(), (loc, scale)
-    )
+    assert torch.autograd.gradcheck(lambda *given: distributions.SquashedGaussian(*given).entropy(), (loc, scale))

@@ -236,9 +236,8 @@ def test_a_chain_of_states_is_not_longer_than_its_text_explains() -> None:
 
 
 def test_a_monitor_goes_on_counting(tmp_path: Path) -> None:
-    tape, other = (
-        EpisodeTape(Monitor(seeded(Noisy()), tmp_path / name, video_callable=False)) for name in ("one", "two")
-    )
+    folders = tmp_path / "one", tmp_path / "two"
+    tape, other = (EpisodeTape(Monitor(seeded(Noisy()), folder, video_callable=False)) for folder in folders)
     tape.reset()
     played(tape, [1] * 30)
     tape.reset()  # cut off

@@ -251,10 +251,8 @@ def test_what_cannot_be_saved_or_taken_up_is_told_and_ends_no_run(method, answer
 
 
 def test_what_an_agent_leaves_out_is_told(tmp_path, monkeypatch):
-    def unsaved(self):
-        return [] if self.t == 0 else ["dreams are not saved"]
 
-    monkeypatch.setattr(DQN, "unsaved", unsaved)
+    monkeypatch.setattr(DQN, "unsaved", lambda self: [] if self.t == 0 else ["dreams are not saved"])
     stopped(tmp_path, Weight())
     assert state_of_checkpoint(tmp_path)["reasons"] == ["dreams are not saved"]
     monkeypatch.setattr(DQN, "unsaved", lambda self: ["dreams are another's"])

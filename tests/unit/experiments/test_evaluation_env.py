@@ -107,7 +107,6 @@ class Raising:
 def test_attributes_of_the_agent_are_not_asked_for_attributes() -> None:
     circle = SimpleNamespace()
     circle.env = circle
-    _, choice = choose_eval_env(
-        Counting(), None, agent=SimpleNamespace(own=Raising(), explorer=Raising(), circle=circle)
-    )
+    agent = SimpleNamespace(own=Raising(), explorer=Raising(), circle=circle)
+    _, choice = choose_eval_env(Counting(), None, agent=agent)
     assert choice == "deep copy of the training environment"

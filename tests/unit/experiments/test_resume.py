@@ -206,9 +206,8 @@ def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
         env = noisy_env(0)
         agent = small_dqn(env)
         with PersistentReplayBuffer(tmp_path / "buffer", None) as agent.replay_buffer, pytest.raises(Stopped):
-            experiments.train_agent(
-                agent, env, 90, tmp_path / outdir, checkpoint_freq=50, resume=True, hooks=[stop_at(t)]
-            )
+            hooks = [stop_at(t)]
+            experiments.train_agent(agent, env, 90, tmp_path / outdir, checkpoint_freq=50, resume=True, hooks=hooks)
         shutil.rmtree(tmp_path / outdir / f"{t}_except")  # as if it had been killed
 
     begin(30)

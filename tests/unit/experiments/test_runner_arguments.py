@@ -149,7 +149,7 @@ RUNNING = {
     ),
     "eval_n_episodes": Effect(3, "evaluated"),
     "eval_interval": Effect(
-        6, "scores", held_by=RUNS + "evaluations_stay_on_multiples_of_the_interval_after_an_offset"
+        6, "scores", held_by=RUNS + "evaluations_stay_on_multiples_of_the_interval_after_offsets"
     ),
     "eval_max_episode_len": Effect(2, "scores", held_by=RUNS + LIMIT),
     "eval_env": Effect(Made(lambda _: Counting(4)), "scores"),
@@ -269,7 +269,7 @@ HELD = {
     experiments.new_run_directory: [DIRECTORY + "every_run_gets_a_directory_of_its_own"],
     experiments.LinearInterpolationHook: [DIRECTORY + "linear_interpolation_reaches_and_keeps_its_end"],
     experiments.replay_crash: [
-        "unit/debug/test_crash_replay.py::test_the_update_is_made_again_from_the_streams_before_it"
+        "unit/debug/test_crash_replay.py::test_the_update_is_made_again_from_streams_before_it"
     ],
     experiments.OptunaPrunerHook: [DIRECTORY + "pruned_trial_ends_the_run"],
     experiments.ScheduleHook: [HOOKS + "a_curve_bends_a_schedule", HOOKS + "a_schedule_may_hold_its_first_value"],
@@ -331,9 +331,7 @@ REFUSED = {
         (-1, ValueError, "steps is -1, expected an integer from 0 on"),
         (1.5, TypeError, r"steps is 1.5 \(float\), expected an integer"),
     ],
-    "step_offset": [
-        (-1, ValueError, "step_offset is -1"), (500, ValueError, "step_offset is 500 and steps is 12"),
-    ],
+    "step_offset": [(-1, ValueError, "step_offset is -1"), (500, ValueError, "step_offset is 500 and steps is 12")],
     "agent": [(3, TypeError, r"^agent is 3 \(int\), expected"), ("DQN", TypeError, r"agent is .*\(str\), expected")],
     "dataset": [([], TypeError, r"dataset is \[\] \(list\), .* MDPDataset.from_episodes")],
     "make_env": [(3, TypeError, "^make_env is ")],

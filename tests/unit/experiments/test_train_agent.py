@@ -13,20 +13,11 @@ from experiment_fakes import Bare, Counting, Recorder
 from resume_parts import small_dqn
 from run_parts import Hook, Sink, record, steps_of, table
 
+from pfrl_like import experiments as runs
 from pfrl_like.batch import Batch
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError, NonFiniteError
-from pfrl_like.experiments import (
-    EvaluationHook,
-    Evaluator,
-    eval_performance,
-    train_agent,
-    train_agent_async,
-    train_agent_batch,
-    train_agent_batch_with_evaluation,
-    train_agent_with_evaluation,
-)
 from pfrl_like.experiments.callbacks import Progress
 from pfrl_like.experiments.evaluator import batch_run_evaluation_episodes, run_evaluation_episodes
 from pfrl_like.explorers import Greedy
@@ -40,42 +31,42 @@ def names(agent):
 
 
 def test_agent_observes_every_step_with_termination_and_truncation_apart(agent, tmp_path):
-    train_agent(agent, Counting(3), 6, tmp_path)
+    runs.train_agent(agent, Counting(3), 6, tmp_path)
     assert agent.observed == [(1, 1, False, False), (2, 1, False, False), (3, 1, True, False)] * 2
     agent.observed.clear()
-    train_agent(agent, Counting(2, truncate=True), 2, tmp_path)
+    runs.train_agent(agent, Counting(2, truncate=True), 2, tmp_path)
     assert agent.observed == [(1, 1, False, False), (2, 1, False, True)]
 
 
 def test_episode_limit_resets_without_termination(agent, tmp_path):
-    train_agent(agent, Counting(10), 4, tmp_path, max_episode_len=2)
+    runs.train_agent(agent, Counting(10), 4, tmp_path, max_episode_len=2)
     assert agent.observed == [(1, 1, False, False), (2, 1, False, True)] * 2
 
 
 def test_needs_reset_of_info_cuts_the_episode_off(agent, tmp_path):
-    train_agent(agent, Counting(10, needs_reset_at=2), 4, tmp_path)
+    runs.train_agent(agent, Counting(10, needs_reset_at=2), 4, tmp_path)
     assert [row[3] for row in agent.observed] == [False, True, False, True]
 
 
 def test_no_episode_begins_after_the_last_step(agent, tmp_path):
     env = Counting(3)
-    train_agent(agent, env, 6, tmp_path)
+    runs.train_agent(agent, env, 6, tmp_path)
     assert env.n_resets == 2
 
 
 def test_step_offset_sets_the_agents_clock_and_shortens_training(agent, tmp_path):
-    train_agent(agent, Counting(), 10, tmp_path, step_offset=7)
+    runs.train_agent(agent, Counting(), 10, tmp_path, step_offset=7)
     assert agent.t == 7 and len(agent.observed) == 3
 
 
 @pytest.mark.parametrize("steps, saved", [(5, "2_checkpoint 4_checkpoint 5_finish"), (4, "2_checkpoint 4_finish")])
 def test_checkpoints_and_finish_are_saved(agent, tmp_path, steps, saved):
-    train_agent(agent, Counting(), steps, tmp_path, checkpoint_freq=2)
+    runs.train_agent(agent, Counting(), steps, tmp_path, checkpoint_freq=2)
     assert names(agent) == saved.split()
 
 
 def test_metrics_hold_every_whole_episode_and_not_the_one_that_the_end_cut_off(agent, tmp_path):
-    train_agent(agent, Counting(2), 5, tmp_path)
+    runs.train_agent(agent, Counting(2), 5, tmp_path)
     rows = table(tmp_path / "metrics.csv")
     assert " ".join(rows[0]) == "step episode return length"
     assert [" ".join(row.values()) for row in rows] == ["2 0 2.0 2", "4 1 2.0 2"]
@@ -84,29 +75,29 @@ def test_metrics_hold_every_whole_episode_and_not_the_one_that_the_end_cut_off(a
 def test_error_while_observing_is_saved_under_the_step_it_belongs_to(agent, tmp_path):
     agent.observe = lambda *_: 1 / 0
     with pytest.raises(ZeroDivisionError):
-        train_agent(agent, Counting(), 5, tmp_path)
+        runs.train_agent(agent, Counting(), 5, tmp_path)
     assert names(agent) == ["1_except"]
 
 
 def test_agent_that_only_acts_and_observes_is_trained(tmp_path, caplog):
-    train_agent(Bare(), Counting(2, mask=np.array([True, True])), 4, tmp_path)
+    runs.train_agent(Bare(), Counting(2, mask=np.array([True, True])), 4, tmp_path)
     assert "no method save" in caplog.text and (tmp_path / "report.html").exists()
 
 
 def test_report_that_cannot_be_written_does_not_cost_the_history(agent, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("pfrl_like.experiments.training.write_report", lambda outdir: 1 / 0)
-    assert train_agent(agent, Counting(2), 2, tmp_path) == []
+    assert runs.train_agent(agent, Counting(2), 2, tmp_path) == []
     assert "report could not be written" in caplog.text
 
 
 def test_further_loggers_get_the_same_metrics(agent, tmp_path):
     sink = Sink()
-    train_agent(agent, Counting(2), 2, tmp_path, loggers=[sink])
+    runs.train_agent(agent, Counting(2), 2, tmp_path, loggers=[sink])
     assert sink.metrics == [{"episode": 0, "return": 2.0, "length": 2}] and sink.steps == [2, "closed"]
 
 
 def test_run_record_and_report_tell_the_outcome(agent, tmp_path):
-    train_agent(agent, Counting(2), 4, tmp_path)
+    runs.train_agent(agent, Counting(2), 4, tmp_path)
     assert {"outcome": "finished", "t": 4, "episodes": 2}.items() <= record(tmp_path).items()
     report = (tmp_path / "report.html").read_text()
     assert "<svg" in report and "http" not in report.replace("http://www.w3.org/2000/svg", "")
@@ -124,7 +115,7 @@ SPOILT = [
 def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_path, caplog, spoil, error, message):
     env = Counting(3)
     with pytest.raises(error, match=message):
-        train_agent(agent, env, 10, tmp_path, step_hooks=[lambda *_: spoil(env, agent)])
+        runs.train_agent(agent, env, 10, tmp_path, step_hooks=[lambda *_: spoil(env, agent)])
     assert names(agent) == ["1_except" if "action" in message else "2_except"]
     assert "training ended by" in caplog.text
     assert error.__name__ in record(tmp_path)["outcome"] and error.__name__ in (tmp_path / "report.html").read_text()
@@ -132,16 +123,15 @@ def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_p
 
 def test_an_action_out_of_range_names_who_has_chosen_it(agent, tmp_path):
     agent.action = 5
-    with pytest.raises(
-        ValueError, match="action is 5, expected an integer from 0 to 1; the action comes from act of the agent\n"
-    ):
-        train_agent(agent, Counting(3), 10, tmp_path)
+    message = "action is 5, expected an integer from 0 to 1; the action comes from act of the agent\n"
+    with pytest.raises(ValueError, match=message):
+        runs.train_agent(agent, Counting(3), 10, tmp_path)
     agent.explorer = Greedy()
     with pytest.raises(ValueError, match="the action comes from act of the agent with the explorer Greedy\n"):
-        train_agent(agent, Counting(3), 10, tmp_path)
+        runs.train_agent(agent, Counting(3), 10, tmp_path)
     agent.burnin_action_func, agent.burning_in = (lambda: 5), True
     with pytest.raises(ValueError, match="the action comes from burnin_action_func\n"):
-        train_agent(agent, Counting(3), 10, tmp_path)
+        runs.train_agent(agent, Counting(3), 10, tmp_path)
 
 
 def test_interrupted_run_has_a_report_and_a_last_line(agent, tmp_path, capsys):
@@ -150,7 +140,7 @@ def test_interrupted_run_has_a_report_and_a_last_line(agent, tmp_path, capsys):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_agent(agent, Counting(3), 10, tmp_path, step_hooks=[interrupt], progress=True)
+        runs.train_agent(agent, Counting(3), 10, tmp_path, step_hooks=[interrupt], progress=True)
     assert "interrupted at step 5 by Ctrl-C (SIGINT)" in (tmp_path / "report.html").read_text()
     assert (tmp_path / "learning_curve.svg").exists()
     assert capsys.readouterr().err.endswith("interrupted at step 5\n")
@@ -161,7 +151,7 @@ def test_error_of_the_environment_is_raised_as_it_is_though_saving_fails(agent, 
     env.step = mock.Mock(side_effect=KeyError("lost"))
     agent.save = lambda dirname: 1 / 0
     with pytest.raises(KeyError, match="lost"):
-        train_agent(agent, env, 10, tmp_path)
+        runs.train_agent(agent, env, 10, tmp_path)
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -174,7 +164,7 @@ def test_minibatch_of_a_refused_update_is_kept(agent, tmp_path):
 
     agent.observe = refuse
     with pytest.raises(NonFiniteError):
-        train_agent(agent, Counting(), 10, tmp_path)
+        runs.train_agent(agent, Counting(), 10, tmp_path)
     loaded = torch.load(tmp_path / "bad_batch-1.pt", weights_only=True)
     own = {"index", "action_mask", "recurrent_state"}
     assert set(loaded) == {"action", "reward", "next_obs", "discount"} | own  # objects are no tensors
@@ -184,7 +174,9 @@ def test_minibatch_of_a_refused_update_is_kept(agent, tmp_path):
 class TestWithEvaluation:
     def run(self, agent, outdir, steps=6, **changes):
         arguments = dict(eval_n_steps=None, eval_n_episodes=2, eval_interval=3, outdir=outdir)
-        return train_agent_with_evaluation(agent, changes.pop("env", Counting(3)), steps, **{**arguments, **changes})
+        return runs.train_agent_with_evaluation(
+            agent, changes.pop("env", Counting(3)), steps, **{**arguments, **changes}
+        )
 
     def test_returns_agent_and_history(self, agent, tmp_path):
         trained, history = self.run(agent, tmp_path)
@@ -209,7 +201,7 @@ class TestWithEvaluation:
         assert "eval_interval" not in caplog.text
         self.run(agent, tmp_path / "3", eval_interval=np.int64(7))
         assert "no multiple of eval_interval=7 lies between step 0 and step 6: there will be no" in caplog.text
-        train_agent(agent, Counting(), 2, tmp_path / "4", successful_score=3.0)
+        runs.train_agent(agent, Counting(), 2, tmp_path / "4", successful_score=3.0)
         assert "successful_score is 3.0, but there is no evaluator" in caplog.text
 
     def test_evaluation_waits_for_the_end_of_the_episode_unless_told_otherwise(self, agent, tmp_path):
@@ -280,7 +272,7 @@ def test_evaluation_refuses_what_training_refuses(agent, tmp_path, make, spoil, 
     env = make()
     spoil(getattr(env, "envs", [env])[-1], agent)
     with pytest.raises(error, match=message):
-        Evaluator(agent, env, None, 1, 1, tmp_path).evaluate_if_necessary(t=1, episodes=0)
+        runs.Evaluator(agent, env, None, 1, 1, tmp_path).evaluate_if_necessary(t=1, episodes=0)
 
 
 def test_agent_hears_that_the_last_step_of_an_evaluation_is_the_last(agent):
@@ -296,25 +288,25 @@ def test_masks_reach_an_agent_if_there_are_some_and_may_change_in_place(agent, t
         return {"action_mask": mask}
 
     env._info = flip
-    train_agent(agent, env, 2, tmp_path)
+    runs.train_agent(agent, env, 2, tmp_path)
     assert [seen.tolist() for seen in agent.masks] == [[False, True], [True, False]]
-    train_agent(agent, Counting(2), 2, tmp_path)
+    runs.train_agent(agent, Counting(2), 2, tmp_path)
     assert agent.masks[2:] == [None, None]
 
 
 def test_a_space_that_only_its_user_knows_is_not_looked_into(agent, tmp_path):
     env = Counting(2)
     env.observation_space = object()
-    train_agent(agent, env, 2, tmp_path)
+    runs.train_agent(agent, env, 2, tmp_path)
     env.reward = 1  # not the fast path
-    train_agent(agent, env, 2, tmp_path)
+    runs.train_agent(agent, env, 2, tmp_path)
     assert len(agent.observed) == 4
 
 
 def test_a_step_of_three_values_is_refused(agent, tmp_path):
     env = mock.Mock(**{"reset.return_value": 0, "step.return_value": (1, 2, 3)})  # no gymnasium env, which is trusted
     with pytest.raises(EnvError, match="3 values"):
-        train_agent(agent, env, 10, tmp_path)
+        runs.train_agent(agent, env, 10, tmp_path)
 
 
 @pytest.mark.parametrize("value", [np.zeros(2, np.float32), (np.zeros(1, np.float32), None)])
@@ -322,11 +314,11 @@ def test_gymnasium_env_whose_reset_tells_no_info_is_refused(agent, tmp_path, val
     env = Counting()
     env.reset = lambda: value
     with pytest.raises(EnvError, match="expected \\(obs, info\\)"):
-        train_agent(agent, env, 2, tmp_path)
+        runs.train_agent(agent, env, 2, tmp_path)
 
 
 def test_nothing_is_left_to_do_at_an_offset_of_the_last_step(agent, tmp_path):
-    train_agent(agent, Counting(), 5, tmp_path, step_offset=5)
+    runs.train_agent(agent, Counting(), 5, tmp_path, step_offset=5)
     assert agent.observed == [] and names(agent) == ["5_finish"]
 
 
@@ -338,7 +330,7 @@ def closing(error=None):
 def test_everything_is_closed_and_the_first_error_of_that_is_raised(agent, tmp_path):
     first, second, hook, evaluator = closing(KeyError("first")), closing(KeyError("second")), closing(), closing()
     with pytest.raises(KeyError, match="first"):
-        train_agent(agent, Counting(), 3, tmp_path, loggers=[first, second], hooks=[hook], evaluator=evaluator)
+        runs.train_agent(agent, Counting(), 3, tmp_path, loggers=[first, second], hooks=[hook], evaluator=evaluator)
     assert [each.close.call_count for each in (first, second, hook, evaluator)] == [1] * 4
     assert record(tmp_path)["outcome"] == "finished"
 
@@ -347,14 +339,14 @@ def test_an_error_while_closing_hides_no_other(agent, tmp_path, caplog):
     agent.observe = lambda *_: 1 / 0
     first, second = closing(KeyError("lost")), closing()
     with pytest.raises(ZeroDivisionError):
-        train_agent(agent, Counting(), 3, tmp_path, loggers=[first, second])
+        runs.train_agent(agent, Counting(), 3, tmp_path, loggers=[first, second])
     assert first.close.call_count == second.close.call_count == 1 and "lost" in caplog.text
 
 
 def test_tensorboard_of_the_evaluator_is_closed_with_the_run(agent, tmp_path):
     pytest.importorskip("tensorboard")
-    evaluator = Evaluator(agent, Counting(), None, 1, 1, tmp_path, use_tensorboard=True)
-    train_agent(agent, Counting(), 3, tmp_path, evaluator=evaluator)
+    evaluator = runs.Evaluator(agent, Counting(), None, 1, 1, tmp_path, use_tensorboard=True)
+    runs.train_agent(agent, Counting(), 3, tmp_path, evaluator=evaluator)
     assert evaluator.use_tensorboard and evaluator.tb_writer.file_writer is None
 
 
@@ -362,7 +354,7 @@ def test_run_record_tells_whether_the_random_streams_began_alike(agent, tmp_path
     seeds = []
     for seed in (1, 1, 2):
         random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)
-        train_agent(agent, Counting(), 1, tmp_path)
+        runs.train_agent(agent, Counting(), 1, tmp_path)
         seeds.append(record(tmp_path)["seeds"])
     assert seeds[0] == seeds[1] and seeds[0].keys() == {"torch", "numpy_state", "python_state"}
     assert not set(seeds[1].values()) & set(seeds[2].values())
@@ -408,7 +400,7 @@ def test_scores_do_not_follow_the_streams_of_training(agent, tmp_path):
             return super().step(action)
 
     np.random.seed(3)
-    evaluator = Evaluator(agent, Lottery(), None, 1, 1, tmp_path)
+    evaluator = runs.Evaluator(agent, Lottery(), None, 1, 1, tmp_path)
     scores = []
     for seed in (1, 2):
         np.random.seed(seed)
@@ -416,8 +408,8 @@ def test_scores_do_not_follow_the_streams_of_training(agent, tmp_path):
     assert scores[0] == scores[1] != evaluator.evaluate_and_update_max_score(t=6, episodes=0)
 
 
-def test_evaluations_stay_on_multiples_of_the_interval_after_an_offset(agent, tmp_path):
-    evaluator = Evaluator(agent, Counting(), None, 1, 10, tmp_path, step_offset=15)
+def test_evaluations_stay_on_multiples_of_the_interval_after_offsets(agent, tmp_path):
+    evaluator = runs.Evaluator(agent, Counting(), None, 1, 10, tmp_path, step_offset=15)
     assert evaluator.evaluate_if_necessary(t=19, episodes=0) is None
     assert evaluator.evaluate_if_necessary(t=23, episodes=0) == 3.0
     assert evaluator.evaluate_if_necessary(t=29, episodes=0) is None
@@ -432,7 +424,7 @@ def test_hooks_see_the_clock_last_of_all_end_training_and_are_closed(agent, tmp_
             clock.stop()
 
     hook = mock.Mock(side_effect=stop_at_4)
-    train_agent(agent, Counting(2), 10, tmp_path, hooks=[hook])
+    runs.train_agent(agent, Counting(2), 10, tmp_path, hooks=[hook])
     assert seen == [(1, 0), (2, 1), (3, 1), (4, 2)] and names(agent) == ["4_finish"]
     hook.close.assert_called_once_with()
 
@@ -442,7 +434,7 @@ def test_run_log_holds_what_was_logged_in_the_run_once(agent, tmp_path, name):
     logger = logging.getLogger(name)
     agent.observe = lambda *_: 1 / 0
     with pytest.raises(ZeroDivisionError):
-        train_agent(agent, Counting(), 5, tmp_path, logger=logger)
+        runs.train_agent(agent, Counting(), 5, tmp_path, logger=logger)
     logger.error("after the run")
     lines = (tmp_path / "run.log").read_text().splitlines()
     assert len(lines) == 1 and "ERROR" in lines[0] and "ended by ZeroDivisionError" in lines[0]
@@ -454,7 +446,7 @@ def test_a_run_that_goes_on_keeps_its_log(agent, tmp_path):
         logging.getLogger("pfrl_like").warning("at %s", clock.t)
 
     for offset in (0, 4):
-        train_agent(agent, Counting(), 5, tmp_path, step_offset=offset, hooks=[hook])
+        runs.train_agent(agent, Counting(), 5, tmp_path, step_offset=offset, hooks=[hook])
     assert [line[-4:] for line in (tmp_path / "run.log").read_text().splitlines()] == [
         "at 1", "at 2", "at 3", "at 4", "at 5", "at 5"
     ]  # fmt: skip
@@ -464,7 +456,7 @@ def test_success_rate_is_told_to_evaluation_hooks(agent, tmp_path):
     rates = []
     hook = Hook(lambda eval_stats, **_: rates.append(eval_stats.get("success_rate")))
     for threshold in (3, 3.5, None):
-        train_agent_with_evaluation(
+        runs.train_agent_with_evaluation(
             agent, Counting(3), 3, None, 2, 3, tmp_path, evaluation_hooks=[hook], eval_success_threshold=threshold
         )
     assert rates == [1.0, 0.0, None]
@@ -474,7 +466,7 @@ def test_success_rate_is_told_to_evaluation_hooks(agent, tmp_path):
 def test_evaluation_normalises_with_the_statistics_of_training_and_adds_nothing(agent, tmp_path, make):
     env, means = gymnasium.wrappers.NormalizeObservation(make()), []
     hook = Hook(lambda env, **_: means.append((env.obs_rms.mean.copy(), env.obs_rms.count)))
-    train_agent_with_evaluation(agent, env, 30, None, 2, 15, tmp_path, evaluation_hooks=[hook])
+    runs.train_agent_with_evaluation(agent, env, 30, None, 2, 15, tmp_path, evaluation_hooks=[hook])
     assert len(means) == 2
     np.testing.assert_array_equal(means[-1][0], env.obs_rms.mean)
     assert means[-1][1] == env.obs_rms.count and env.update_running_mean
@@ -483,7 +475,7 @@ def test_evaluation_normalises_with_the_statistics_of_training_and_adds_nothing(
 def test_a_run_after_one_that_stopped_in_mid_episode_joins_nothing_to_it(tmp_path):
     agent = small_dqn(Counting(), replay_buffer=ReplayBuffer(num_steps=3), replay_start_size=100)
     for _ in range(2):
-        train_agent(agent, Counting(10), 4, tmp_path)
+        runs.train_agent(agent, Counting(10), 4, tmp_path)
     items = [[float(step["state"][0]) for step in item] for item in agent.replay_buffer.memory]
     assert items == [[0, 1, 2], [1, 2, 3], [2, 3], [3], [0, 1, 2], [1, 2, 3]]
 
@@ -492,7 +484,7 @@ def test_a_run_after_one_that_stopped_in_mid_episode_joins_nothing_to_it(tmp_pat
 def test_an_evaluator_that_goes_on_takes_the_best_score_up_to_its_offset(agent, tmp_path, step_offset, best):
     (tmp_path / "scores.txt").write_text("steps\tmean\n5\t7.0\n10\tnan\n15\t9.0\n")
     (tmp_path / "best").mkdir()
-    evaluator = Evaluator(agent, Counting(8), None, 1, 5, tmp_path, step_offset=step_offset)
+    evaluator = runs.Evaluator(agent, Counting(8), None, 1, 5, tmp_path, step_offset=step_offset)
     assert evaluator.max_score == best and (tmp_path / "best").exists() == (best == 9.0)  # otherwise it goes aside
     evaluator.evaluate_if_necessary(t=20, episodes=0)  # 8.0
     assert names(agent) == (["best"] if best < 8 else [])
@@ -507,7 +499,7 @@ def vector(*lengths):
 
 def test_steps_are_counted_over_all_environments(agent, tmp_path):
     calls = []
-    train_agent_batch(agent, vector(2, 3), 6, tmp_path, step_hooks=[lambda env, agent, t: calls.append(t)])
+    runs.train_agent_batch(agent, vector(2, 3), 6, tmp_path, step_hooks=[lambda env, agent, t: calls.append(t)])
     assert calls == [1, 2, 3, 4, 5, 6] and (tmp_path / "trace.bin").stat().st_size > 0
     assert [row[0] for row in agent.observed] == [1, 1, 2, 2, 1, 3]
 
@@ -519,7 +511,7 @@ def test_first_observation_of_every_episode_has_to_be_finite(agent, tmp_path):
         env.envs[0].reset = lambda: (np.array([np.nan], np.float32), {})
 
     with pytest.raises(NonFiniteError, match=r"obs\[0\]"):
-        train_agent_batch(agent, env, 8, tmp_path, hooks=[hook])
+        runs.train_agent_batch(agent, env, 8, tmp_path, hooks=[hook])
     assert len(agent.observed) == 4
 
 
@@ -528,13 +520,13 @@ def test_environments_may_change_their_observations_in_place(agent, tmp_path):
     for each in env.envs:
         each.in_place = [np.zeros(1, np.float32)]
     agent.batch_observe = lambda obs, *_: seen.append(list(obs))
-    train_agent_batch(agent, env, 6, tmp_path)
+    runs.train_agent_batch(agent, env, 6, tmp_path)
     assert [[one.item() for one in obs] for obs in seen] == [[1, 1], [2, 2], [1, 3]]
 
 
 def test_interval_and_window_of_the_log(agent, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
-        train_agent_batch(agent, vector(1, 3), 12, tmp_path, log_interval=6, return_window_size=2)
+        runs.train_agent_batch(agent, vector(1, 3), 12, tmp_path, log_interval=6, return_window_size=2)
     lines = [record.getMessage() for record in caplog.records if "average_R" in record.getMessage()]
     assert len(lines) == 2 and "step:6 episode:4 last_R:3.0 average_R:2.0" in lines[0]
 
@@ -545,25 +537,27 @@ def test_error_closes_the_environment_and_saves_the_agent(agent, tmp_path):
     env.close = lambda: closed.append(True)
     env.envs[0].step = lambda action: 1 / 0
     with pytest.raises(ZeroDivisionError):
-        train_agent_batch(agent, env, 8, tmp_path)
+        runs.train_agent_batch(agent, env, 8, tmp_path)
     assert closed and os.path.basename(agent.saved[-1]) == "0_except"
 
 
 def test_evaluation_in_single_and_vector_environments(agent, tmp_path):
     for eval_env in (Counting(4), vector(4, 4)):
-        _, history = train_agent_batch_with_evaluation(agent, vector(2, 2), 4, None, 3, 2, tmp_path, eval_env=eval_env)
+        _, history = runs.train_agent_batch_with_evaluation(
+            agent, vector(2, 2), 4, None, 3, 2, tmp_path, eval_env=eval_env
+        )
         assert [entry["eval_score"] for entry in history] == [4.0, 4.0]
 
 
 def test_environments_in_other_processes_need_an_evaluation_environment(agent, tmp_path):
     with contextlib.closing(MultiprocessVectorEnv([ABC], "fork" if os.name == "posix" else None)) as env:
         with pytest.raises(ValueError, match="are in other processes.*: pass a single or a vector environment"):
-            train_agent_batch_with_evaluation(agent, env, 4, None, 3, 2, tmp_path)
+            runs.train_agent_batch_with_evaluation(agent, env, 4, None, 3, 2, tmp_path)
         assert len(env.reset()) == 1  # it has not been harmed
 
 
 def test_training_environment_is_copied_for_evaluation(agent, tmp_path):
-    _, history = train_agent_batch_with_evaluation(agent, vector(2, 2), 4, None, 3, 4, tmp_path)
+    _, history = runs.train_agent_batch_with_evaluation(agent, vector(2, 2), 4, None, 3, 4, tmp_path)
     assert [entry["eval_score"] for entry in history] == [2.0]
     assert [row[0] for row in agent.observed] == [1, 1, 2, 2]
 
@@ -596,7 +590,7 @@ def test_statistics_of_an_evaluation():
             self.length += 1
             return super().reset(**kwargs)
 
-    stats = eval_performance(Growing(0), Recorder(), None, 4)  # returns 1, 2, 3, 4
+    stats = runs.eval_performance(Growing(0), Recorder(), None, 4)  # returns 1, 2, 3, 4
     assert stats["mean"] == 2.5 and stats["median"] == 2.5 and stats["min"] == 1 and stats["max"] == 4
     assert stats["stdev"] == pytest.approx(np.sqrt(5 / 3)) and stats["length_mean"] == 2.5 and stats["episodes"] == 4
 
@@ -615,7 +609,7 @@ def mock_env(episodes):
 
 def test_a_mock_agent_trains_in_a_mock_environment(tmp_path):
     agent, env, hook = mock.Mock(), mock_env(2), mock.Mock()
-    assert train_agent(agent, env, 6, str(tmp_path), step_hooks=[hook]) == []
+    assert runs.train_agent(agent, env, 6, str(tmp_path), step_hooks=[hook]) == []
     assert (agent.act.call_count, agent.observe.call_count, env.reset.call_count) == (6, 6, 2)
     assert [call.args for call in hook.call_args_list] == [(env, agent, t) for t in range(1, 7)]
     agent.save.assert_called_once_with(str(tmp_path / "6_finish"))
@@ -624,15 +618,15 @@ def test_a_mock_agent_trains_in_a_mock_environment(tmp_path):
 def test_a_mock_agent_trains_and_is_evaluated_in_several_mock_environments(tmp_path):
     agent, envs = mock.MagicMock(), [mock_env(2), mock_env(2)]
     agent.batch_act.return_value = [0, 0]
-    train_agent_batch(agent, SerialVectorEnv(envs), 12, str(tmp_path))
+    runs.train_agent_batch(agent, SerialVectorEnv(envs), 12, str(tmp_path))
     assert agent.batch_observe.call_count == 6
     assert [env.reset.call_count for env in envs] == [2, 2]
-    assert eval_performance(SerialVectorEnv([mock_env(2), mock_env(2)]), agent, None, 3)["mean"] == 1.0
+    assert runs.eval_performance(SerialVectorEnv([mock_env(2), mock_env(2)]), agent, None, 3)["mean"] == 1.0
 
 
 def test_mocks_are_evaluated(tmp_path):
     agent, env, hook = mock.MagicMock(), mock_env(2), mock.Mock()
-    evaluator = Evaluator(agent, env, None, 2, eval_interval=3, outdir=str(tmp_path), evaluation_hooks=[hook])
+    evaluator = runs.Evaluator(agent, env, None, 2, eval_interval=3, outdir=str(tmp_path), evaluation_hooks=[hook])
     assert [evaluator.evaluate_if_necessary(t, t) for t in (2, 3)] == [None, 1.0]
     assert hook.call_args.kwargs["eval_stats"]["length_mean"] == 3
     assert (tmp_path / "scores.txt").read_text().splitlines()[1].split("\t")[:2] == ["3", "3"]
@@ -642,17 +636,19 @@ def test_mocks_are_evaluated(tmp_path):
 def test_statistics_that_are_no_pairs_count_as_none(tmp_path, nothing):
     agent = mock.MagicMock()
     agent.get_statistics.return_value = nothing
-    _, history = train_agent_with_evaluation(agent, mock_env(1), 3, None, 1, 3, str(tmp_path), eval_env=mock_env(1))
+    _, history = runs.train_agent_with_evaluation(
+        agent, mock_env(1), 3, None, 1, 3, str(tmp_path), eval_env=mock_env(1)
+    )
     assert history == [{"eval_score": 1.0}]
 
 
 def test_a_hook_that_does_not_support_a_runner_is_named_before_anything_else_is_looked_at():
-    class Unsupported(EvaluationHook):
+    class Unsupported(runs.EvaluationHook):
         def __call__(self, **kwargs):
             pass
 
     none, hooks = mock.Mock(), [Unsupported()]
     with pytest.raises(ValueError, match="Unsupported object .* does not support train_agent_async"):
-        train_agent_async(none, 1, none, agent=none, evaluation_hooks=hooks)
+        runs.train_agent_async(none, 1, none, agent=none, evaluation_hooks=hooks)
     with pytest.raises(ValueError, match="Unsupported object .* does not support train_agent_with_evaluation"):
-        train_agent_with_evaluation(none, none, 1, 1, None, 1, none, evaluation_hooks=hooks)
+        runs.train_agent_with_evaluation(none, none, 1, 1, None, 1, none, evaluation_hooks=hooks)

@@ -44,7 +44,7 @@ def test_inactive_environments_are_neither_explored_nor_stored_nor_counted() -> 
         (2, 2, 2, {"active": [True]}, "obs 2, active 1"),
     ],
 )
-def test_unequal_lengths_are_refused(
+def test_other_lengths_are_refused(
     make: Any, n_obs: int, n_rewards: int, n_done: int, options: Any, message: str
 ) -> None:
     agent = make()
@@ -141,9 +141,8 @@ def test_one_observation_is_told_from_a_batch() -> None:
         make_agent().act(OBS[:1])
 
 
-MISFITS = [
-    (agent, make_q_function("DQN"), make_q_function(agent)) for agent in ("CategoricalDQN", "QRDQN", "IQN", "FQF")
-]
+OTHERS = ("CategoricalDQN", "QRDQN", "IQN", "FQF")
+MISFITS = [(agent, make_q_function("DQN"), make_q_function(agent)) for agent in OTHERS]
 
 
 @pytest.mark.parametrize("action_mask", [None, [True, False]])
@@ -296,9 +295,8 @@ class TestSpaces:
             make_agent().dry_run(OBS[0], spaces.MultiBinary(2))
 
     def test_actions_that_are_not_counted_from_0_are_refused(self) -> None:
-        with pytest.raises(
-            ValueError, match=r"whose first action is 5, .* wrap the environment in gymnasium.wrappers.TransformAction"
-        ):
+        message = r"whose first action is 5, .* wrap the environment in gymnasium.wrappers.TransformAction"
+        with pytest.raises(ValueError, match=message):
             make_agent().dry_run(OBS[0], spaces.Discrete(2, start=5))
 
     @pytest.mark.parametrize("recurrent", [False, True])

@@ -102,9 +102,8 @@ def test_steps_before_the_first_mask_allow_everything_and_so_do_later_ones_witho
     rollout, one = Rollout(), torch.ones(1)
     for mask in (None, torch.tensor([[True, False]]), None):
         columns = {} if mask is None else {"action_mask": mask}
-        rollout.append(
-            np.array([0]), np.array([False]), obs=one, action=one, reward=one, terminated=one.bool(), **columns
-        )
+        steps = dict(obs=one, action=one, reward=one, terminated=one.bool()) | columns
+        rollout.append(np.array([0]), np.array([False]), **steps)
     steps = rollout.take(1.0, "cpu", lambda ids: (one, None)).steps
     assert steps.action_mask.tolist() == [[True, True], [True, False], [True, True]]
 

@@ -296,9 +296,7 @@ def test_numbers_that_are_not_finite_come_back_as_nan() -> None:
     assert difference(back, torch.tensor([1.0, math.nan, math.nan])) is None
 
 
-@pytest.mark.parametrize(
-    "value", [5, "a", {}, {"dtype": "torch.float32", "values": [[1.0], [1.0, 2.0]]}, [{"dtype": 1}]]
-)
+@pytest.mark.parametrize("value", [5, "a", {}, {"dtype": "torch.float32", "values": [[1.0], [1, 2.0]]}, [{"dtype": 1}]])
 def test_what_is_no_such_value_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="for a tensor, expected a dict with dtype and values"):
         from_plain(value, "cpu")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations
 
 from pfrl_like.nn.fast_forward import fast_forward
 
@@ -34,16 +35,14 @@ def test_the_argument_is_not_written_to() -> None:
 
 
 @pytest.mark.parametrize("part", [(), (0,), (2,), (2, 1), (6,)])
-@pytest.mark.parametrize(
-    "register", ["register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"]
-)
-def test_hooks_run(part: tuple[int, ...], register: str) -> None:
+@pytest.mark.parametrize("kind", ["forward_hook", "forward_pre_hook", "full_backward_hook"])
+def test_hooks_run(part: tuple[int, ...], kind: str) -> None:
     module = net()
     target: Any = module
     for index in part:
         target = target[index]
     seen: list[Any] = []
-    handle = getattr(target, register)(lambda *args: seen.append(args))
+    handle = getattr(target, f"register_{kind}")(lambda *args: seen.append(args))
     fast_forward(module, X).sum().backward()
     assert len(seen) == 1
     handle.remove()
@@ -68,9 +67,7 @@ def test_a_forward_put_on_a_layer_is_used() -> None:
     assert fast_forward(module, X).shape == (3, 1)
 
 
-@pytest.mark.parametrize(
-    "parametrize", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm]
-)
+@pytest.mark.parametrize("parametrize", [parametrizations.weight_norm, parametrizations.spectral_norm])
 def test_computed_weights_are_computed(parametrize: Any) -> None:
     module = net().eval()
     parametrize(module[0])

@@ -20,9 +20,7 @@ def test_uniform_weights_reach_to_their_bound() -> None:
     assert weights.tolist() == [pytest.approx(row, abs=1e-4) for row in expected]
 
 
-@pytest.mark.parametrize(
-    ("shape", "scale", "expected"), [((4,), 2.0, 1.0), ((2, 9), 3.0, 1.0), ((2, 4, 2, 2), 1.0, 0.25)]
-)
+@pytest.mark.parametrize("shape, scale, expected", [((4,), 2.0, 1.0), ((2, 9), 3.0, 1.0), ((2, 4, 2, 2), 1.0, 0.25)])
 def test_constant_weights_depend_on_the_number_of_inputs(shape: tuple[int, ...], scale: float, expected: float) -> None:
     assert torch.equal(init_variance_scaling_constant(torch.empty(shape), scale), torch.full(shape, expected))
 

@@ -8,25 +8,15 @@ import pytest
 import torch
 from torch import nn
 
+from pfrl_like import nn as own_nn
 from pfrl_like.functions import bound_by_tanh
 from pfrl_like.initializers import init_chainer_default
-from pfrl_like.nn import (
-    MLP,
-    MLPBN,
-    ActivityPenalty,
-    BoundByTanh,
-    Branched,
-    ConcatObsAndAction,
-    Lambda,
-    LargeAtariCNN,
-    SmallAtariCNN,
-)
 from pfrl_like.utils.contexts import evaluating, reads_training
 
 
 def test_all_layers_are_made_before_the_first_is_initialised() -> None:
     torch.manual_seed(0)
-    mlp = MLP(3, 2, (4, 5))
+    mlp = own_nn.MLP(3, 2, (4, 5))
     torch.manual_seed(0)
     layers = [nn.Linear(3, 4), nn.Linear(4, 5)]
     for made, expected in zip(mlp.hidden_layers, map(init_chainer_default, layers), strict=True):
@@ -34,7 +24,7 @@ def test_all_layers_are_made_before_the_first_is_initialised() -> None:
 
 
 def test_layers_follow_each_other_with_the_nonlinearity_between() -> None:
-    mlp = MLP(1, 1, [1, 1], nonlinearity=lambda x: x + 10)
+    mlp = own_nn.MLP(1, 1, [1, 1], nonlinearity=lambda x: x + 10)
     for parameter in mlp.parameters():
         nn.init.constant_(parameter, 2.0)
     # 2 * 1 + 2 + 10 = 14,   2 * 14 + 2 + 10 = 40,   2 * 40 + 2 = 82
@@ -42,12 +32,12 @@ def test_layers_follow_each_other_with_the_nonlinearity_between() -> None:
 
 
 def test_without_hidden_layers_it_is_one_linear_layer() -> None:
-    mlp = MLP(3, 2, [], nonlinearity=lambda x: x / 0)
+    mlp = own_nn.MLP(3, 2, [], nonlinearity=lambda x: x / 0)
     x = torch.randn(4, 3)
     torch.testing.assert_close(mlp(x), nn.functional.linear(x, mlp.output.weight))
 
 
-@pytest.mark.parametrize("mlp", [MLP, MLPBN])
+@pytest.mark.parametrize("mlp", [own_nn.MLP, own_nn.MLPBN])
 @pytest.mark.parametrize("hidden_sizes", [(4, 5), np.array([4, 5]), iter((4, 5))])
 def test_hidden_sizes_may_be_any_sequence(mlp: Any, hidden_sizes: Any) -> None:
     network = mlp(3, 2, copy.copy(hidden_sizes))
@@ -56,14 +46,14 @@ def test_hidden_sizes_may_be_any_sequence(mlp: Any, hidden_sizes: Any) -> None:
 
 
 def test_weights_are_lecun_normal_and_biases_zero() -> None:
-    mlp = MLP(400, 300, [400], last_wscale=0.1)
+    mlp = own_nn.MLP(400, 300, [400], last_wscale=0.1)
     assert mlp.hidden_layers[0].weight.std().item() == pytest.approx(1 / 20, rel=0.02)
     assert mlp.output.weight.std().item() == pytest.approx(0.1 / 20, rel=0.02)
     assert mlp.hidden_layers[0].bias.abs().max() == mlp.output.bias.abs().max() == 0
 
 
 def test_nonlinearity_may_be_a_module_with_parameters() -> None:
-    assert "nonlinearity.weight" in MLP(1, 1, [1], nonlinearity=nn.PReLU()).state_dict()
+    assert "nonlinearity.weight" in own_nn.MLP(1, 1, [1], nonlinearity=nn.PReLU()).state_dict()
 
 
 def test_layers_are_normalised_in_training() -> None:
@@ -74,7 +64,7 @@ def test_layers_are_normalised_in_training() -> None:
         seen.append(h)
         return torch.relu(h)
 
-    y = MLPBN(3, 2, [8, 8], normalize_output=True, nonlinearity=nonlinearity)(x)
+    y = own_nn.MLPBN(3, 2, [8, 8], normalize_output=True, nonlinearity=nonlinearity)(x)
     assert len(seen) == 2
     for h in (*seen, y):
         torch.testing.assert_close(h.mean(0), torch.zeros(h.shape[1]), atol=1e-5, rtol=0)
@@ -82,7 +72,7 @@ def test_layers_are_normalised_in_training() -> None:
 
 
 def test_in_evaluation_the_running_moments_count() -> None:
-    model = MLPBN(1, 1, [])
+    model = own_nn.MLPBN(1, 1, [])
     assert isinstance(model.output, nn.Linear)
     with torch.no_grad():
         model.output.weight.fill_(2.0)
@@ -94,11 +84,11 @@ def test_in_evaluation_the_running_moments_count() -> None:
 
 
 def test_last_layer_is_scaled() -> None:
-    assert MLPBN(400, 100, [], last_wscale=0.1).output.weight.std().item() == pytest.approx(0.1 / 20, rel=0.05)
+    assert own_nn.MLPBN(400, 100, [], last_wscale=0.1).output.weight.std().item() == pytest.approx(0.1 / 20, rel=0.05)
 
 
 def test_its_mode_matters_and_is_put_back() -> None:
-    model = MLPBN(3, 2, [4])
+    model = own_nn.MLPBN(3, 2, [4])
     assert reads_training(model)
     with evaluating(model):
         assert not model.input_bn.training
@@ -110,8 +100,8 @@ def test_its_mode_matters_and_is_put_back() -> None:
 @pytest.mark.parametrize(
     ("kind", "shapes"),
     [
-        (SmallAtariCNN, [(16, 3, 8, 8), (32, 16, 4, 4), (7, 2592)]),
-        (LargeAtariCNN, [(32, 3, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (7, 3136)]),
+        (own_nn.SmallAtariCNN, [(16, 3, 8, 8), (32, 16, 4, 4), (7, 2592)]),
+        (own_nn.LargeAtariCNN, [(32, 3, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (7, 3136)]),
     ],
 )
 def test_sizes_are_those_of_the_papers(kind: type, shapes: list[tuple[int, ...]]) -> None:
@@ -123,14 +113,16 @@ def test_sizes_are_those_of_the_papers(kind: type, shapes: list[tuple[int, ...]]
     assert model(torch.zeros(2, 3, 84, 84)).shape == (2, 7)
 
 
-@pytest.mark.parametrize(("kind", "size"), [(SmallAtariCNN, 256), (LargeAtariCNN, 512)])
+@pytest.mark.parametrize(("kind", "size"), [(own_nn.SmallAtariCNN, 256), (own_nn.LargeAtariCNN, 512)])
 def test_defaults_take_four_frames(kind: type, size: int) -> None:
     features = kind()(torch.rand(1, 4, 84, 84))
     assert features.shape == (1, size)
     assert features.min() >= 0
 
 
-@pytest.mark.parametrize(("kind", "channels"), [(SmallAtariCNN, [16, 32, 256]), (LargeAtariCNN, [32, 64, 64, 512])])
+@pytest.mark.parametrize(
+    ("kind", "channels"), [(own_nn.SmallAtariCNN, [16, 32, 256]), (own_nn.LargeAtariCNN, [32, 64, 64, 512])]
+)
 def test_the_activation_follows_each_layer(kind: type, channels: list[int]) -> None:
     calls = []
 
@@ -143,19 +135,19 @@ def test_the_activation_follows_each_layer(kind: type, channels: list[int]) -> N
 
 
 def test_bounds_may_be_arrays_and_are_not_saved() -> None:
-    bound = BoundByTanh(np.array([-1.0, 0.0]), np.array([3.0, 1.0]))
+    bound = own_nn.BoundByTanh(np.array([-1.0, 0.0]), np.array([3.0, 1.0]))
     torch.testing.assert_close(bound(torch.tensor([[0.0, 100.0]])), torch.tensor([[1.0, 1.0]]))
     assert not bound.state_dict()
 
 
 def test_bounds_may_be_numbers() -> None:
-    assert BoundByTanh(-2.0, 2.0)(torch.tensor([[100.0, -100.0]])).tolist() == [[2.0, -2.0]]
+    assert own_nn.BoundByTanh(-2.0, 2.0)(torch.tensor([[100.0, -100.0]])).tolist() == [[2.0, -2.0]]
 
 
 @pytest.mark.parametrize(("low", "high", "message"), [(-np.inf, 0, "low is"), (0, np.inf, "high is"), (1, 0, "low <=")])
 def test_impossible_bounds_are_refused(low: Any, high: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        BoundByTanh(low, high)
+        own_nn.BoundByTanh(low, high)
 
 
 @pytest.mark.parametrize(("low", "high"), [(np.zeros(2), np.full(2, 4.0)), ([0, 0], [4, 4]), (0, 4.0)])
@@ -167,11 +159,11 @@ def test_the_function_takes_any_bounds_and_keeps_the_dtype(low: Any, high: Any) 
 
 def test_observation_comes_before_the_action() -> None:
     pair = (torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0]]))
-    assert ConcatObsAndAction()(pair).tolist() == [[1.0, 2.0, 3.0]]
+    assert own_nn.ConcatObsAndAction()(pair).tolist() == [[1.0, 2.0, 3.0]]
 
 
 def test_a_penalty_of_activity_is_in_the_gradient_and_leaves_nothing_in_a_trace() -> None:
-    layer, x = ActivityPenalty(0.5), torch.tensor([[1.0, -3.0]], requires_grad=True)
+    layer, x = own_nn.ActivityPenalty(0.5), torch.tensor([[1.0, -3.0]], requires_grad=True)
     layer(x).sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, 1 + 2 * 0.5 / 2 * x.detach())  # of 0.5 * mean(x**2), and of the sum
@@ -182,9 +174,9 @@ def test_a_penalty_of_activity_is_in_the_gradient_and_leaves_nothing_in_a_trace(
     given = torch.ones(2)
     assert layer(given) is given  # nothing learns from it
     with pytest.raises(ValueError, match="rate is -1"):
-        ActivityPenalty(-1)
+        own_nn.ActivityPenalty(-1)
 
 
 def test_every_branch_gets_the_same_arguments() -> None:
-    one, two = Branched(nn.Identity(), Lambda(lambda x: 2 * x))(torch.tensor([3.0]))
+    one, two = own_nn.Branched(nn.Identity(), own_nn.Lambda(lambda x: 2 * x))(torch.tensor([3.0]))
     assert (one.item(), two.item()) == (3.0, 6.0)

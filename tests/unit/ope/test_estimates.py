@@ -30,9 +30,8 @@ def test_intervals_come_from_the_quantiles_that_their_kinds_name() -> None:
     # In the midst there is no bias, and without skewness BCa is the percentile interval.
     assert interval("bca", 0.9, 11.0, 1.0, influence, resamples) == pytest.approx((9.2, 12.8), abs=1e-3)
     # Skewness: influence 2, -1, -1 gives acceleration 6 / (6 * 6**1.5) = 0.068.
-    assert interval("bca", 0.9, 11.0, 1.0, np.array([2.0, -1, -1]), resamples) == pytest.approx(
-        (9.278, 12.871), abs=2e-3
-    )
+    skewed = np.array([2.0, -1, -1])
+    assert interval("bca", 0.9, 11.0, 1.0, skewed, resamples) == pytest.approx((9.278, 12.871), abs=2e-3)
 
 
 @pytest.mark.parametrize(

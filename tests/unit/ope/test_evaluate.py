@@ -30,9 +30,8 @@ def recorded(discrete: bool = True) -> MDPDataset:
     action: Any = rng.integers(0, 2, 2 * N) if discrete else rng.normal(0.0, 1.0, (2 * N, 1))
     reward = action if discrete else -((action[:, 0] - 0.5) ** 2)
     end = np.arange(2 * N) % 2 == 1
-    return MDPDataset.from_arrays(
-        obs, action, reward, end, discrete_action=discrete, next_observations=np.roll(obs, -1, 0)
-    )
+    later = np.roll(obs, -1, 0)
+    return MDPDataset.from_arrays(obs, action, reward, end, discrete_action=discrete, next_observations=later)
 
 
 #: Log-probabilities of the recorded actions.

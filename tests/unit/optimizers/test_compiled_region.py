@@ -101,9 +101,8 @@ def test_what_cannot_be_compiled_stays_as_it_is(caplog: pytest.LogCaptureFixture
     with torch.no_grad(), caplog.at_level(logging.WARNING, "pfrl_like"):
         for _ in range(3):
             assert torch.equal(compiled(X), branching(X))
-    assert [r.getMessage()[:25] for r in caplog.records if r.name.startswith("pfrl_like")] == [
-        "a test cannot be compiled"
-    ]
+    (told,) = (record.getMessage() for record in caplog.records if record.name.startswith("pfrl_like"))
+    assert told.startswith("a test cannot be compiled")
 
 
 def test_other_inputs_than_tensors_run_as_they_are() -> None:

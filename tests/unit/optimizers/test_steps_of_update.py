@@ -84,9 +84,8 @@ def test_a_gradient_is_told_from_a_loss(compile: bool) -> None:
     for seed in range(3):
         agent.update(make_batch(seed))
     agent.policy[0].weight.register_hook(lambda grad: grad * torch.nan)
-    with pytest.raises(
-        NonFiniteError, match="actor_optimizer: the gradient .* of critic_optimizer were made"
-    ) as caught:
+    text = "actor_optimizer: the gradient .* of critic_optimizer were made"
+    with pytest.raises(NonFiniteError, match=text) as caught:
         agent.update(make_batch(9))
     assert caught.value.name == "gradient"
 

@@ -6,17 +6,9 @@ import pytest
 import torch
 from torch.distributions import kl_divergence
 
+from pfrl_like import policies as heads
 from pfrl_like.distributions import detached, log_prob_and_entropy, masked, mode_of, rsample_with_log_prob
 from pfrl_like.functions import gae, lambda_returns, retrace, vtrace
-from pfrl_like.policies import (
-    DeterministicHead,
-    GaussianHeadWithDiagonalCovariance,
-    GaussianHeadWithFixedCovariance,
-    GaussianHeadWithStateIndependentCovariance,
-    MultiCategoricalHead,
-    SoftmaxCategoricalHead,
-    SquashedGaussianHead,
-)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
@@ -24,10 +16,11 @@ MASK = torch.tensor([True, False, True, True, False, True])
 
 
 CONTINUOUS = [
-    GaussianHeadWithDiagonalCovariance(), GaussianHeadWithStateIndependentCovariance(6, "diagonal"),
-    GaussianHeadWithFixedCovariance(0.5), GaussianHeadWithFixedCovariance(torch.tensor(0.5)), SquashedGaussianHead(),
+    heads.GaussianHeadWithDiagonalCovariance(), heads.GaussianHeadWithStateIndependentCovariance(6, "diagonal"),
+    heads.GaussianHeadWithFixedCovariance(0.5), heads.GaussianHeadWithFixedCovariance(torch.tensor(0.5)),
+    heads.SquashedGaussianHead(),
 ]  # fmt: skip
-DISCRETE = [SoftmaxCategoricalHead(), MultiCategoricalHead([2, 4]), MultiCategoricalHead([3, 3])]
+DISCRETE = [heads.SoftmaxCategoricalHead(), heads.MultiCategoricalHead([2, 4]), heads.MultiCategoricalHead([3, 3])]
 
 
 @pytest.mark.parametrize("head", [*CONTINUOUS, *DISCRETE])
@@ -48,7 +41,7 @@ def test_heads(head: Any) -> None:
 
 
 def test_points() -> None:
-    assert DeterministicHead()(X.cuda()).sample().device.type == "cuda"
+    assert heads.DeterministicHead()(X.cuda()).sample().device.type == "cuda"
 
 
 def test_returns() -> None:

@@ -13,14 +13,7 @@ import pytest
 import torch
 
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.random_streams.streams import (
-    GlobalStreams,
-    Streams,
-    get_rng_state,
-    global_entropy,
-    isolated_rng,
-    set_rng_state,
-)
+from pfrl_like.random_streams import streams as own
 from pfrl_like.wrappers import RandomizeAction
 
 MODULE_RNG = np.random.default_rng(0)
@@ -76,19 +69,19 @@ def drawn(found: Any) -> list[float]:
     ],
 )
 def test_streams_go_on_where_they_were_also_by_way_of_json(owner: Any, ends: set[str]) -> None:
-    streams = Streams.of(owner)
+    streams = own.Streams.of(owner)
     assert streams.unknown == []
     assert all(any(name.endswith(end) for name in streams._generators) for end in ends)
     drawn(streams._generators)  # so that second normal numbers are kept
     text = json.dumps(streams.to_plain())
     expected = drawn(streams._generators)
-    Streams.of(owner).restore(json.loads(text))
+    own.Streams.of(owner).restore(json.loads(text))
     assert drawn(streams._generators) == expected
 
 
 @pytest.mark.parametrize("function", [random.random, np.random.randint, torch.rand, lambda: np.random.rand(), max])
 def test_the_global_streams_have_one_name(function: Any) -> None:
-    streams = Streams.of(function)
+    streams = own.Streams.of(function)
     assert list(streams.to_plain()) == ["global"] and streams.unknown == []
 
 
@@ -102,26 +95,26 @@ def test_the_global_streams_have_one_name(function: Any) -> None:
     ],
 )
 def test_what_cannot_be_saved_is_named(owner: Any, end: str) -> None:
-    [name] = Streams.of(owner).unknown
+    [name] = own.Streams.of(owner).unknown
     assert name.endswith(end)
 
 
 def test_owners_of_one_class_are_told_apart() -> None:
-    streams = Streams.of(Holder(random.Random(0)), None, Holder(random.Random(1)), with_global=False)
+    streams = own.Streams.of(Holder(random.Random(0)), None, Holder(random.Random(1)), with_global=False)
     assert list(streams.to_plain()) == ["Holder.rng", "Holder-2.rng"]
 
 
 def test_what_is_kept_by_objects_has_the_same_name_in_every_process() -> None:
     def names(number: float) -> set[str]:
         parts = {"a": random.Random(0), torch.full((2,), number): random.Random(1), object(): random.Random(2)}
-        return Streams.of({**parts, 1: random.Random(3)}, with_global=False).names
+        return own.Streams.of({**parts, 1: random.Random(3)}, with_global=False).names
 
     assert names(1.0) == names(2.0) == {"dict['a']", "dict[#1]", "dict[#2]", "dict[1]"}
 
 
 def test_what_does_not_fit_is_named_and_what_fits_is_restored() -> None:
     one = np.random.default_rng(0)
-    plain = Streams.of([one, random.Random(0)], with_global=False).to_plain()
+    plain = own.Streams.of([one, random.Random(0)], with_global=False).to_plain()
     expected = one.random()
     other = np.random.default_rng(1)
     for parts, reason in (
@@ -130,20 +123,20 @@ def test_what_does_not_fit_is_named_and_what_fits_is_restored() -> None:
         ([other, np.random.default_rng(0)], r"list\[1\]: ValueError"),
     ):
         with pytest.raises(ValueError, match=reason):
-            Streams.of(parts, with_global=False).restore(plain)
+            own.Streams.of(parts, with_global=False).restore(plain)
         assert other.random() == expected
     with pytest.raises(ValueError, match="random streams are list"):
-        Streams.of(parts).restore([])  # type: ignore[arg-type]
+        own.Streams.of(parts).restore([])  # type: ignore[arg-type]
 
 
 def test_a_generator_that_a_wrapper_gets_later_is_found() -> None:
     env = RandomizeAction(cart_pole(), 0.5)
     env.reset(seed=3)
-    assert any(name.endswith("RandomizeAction._rng") for name in Streams.of(env).to_plain())
+    assert any(name.endswith("RandomizeAction._rng") for name in own.Streams.of(env).to_plain())
 
 
 def test_streams_of_missing_gpus_are_told_of_and_all_others_restored() -> None:
-    now = GlobalStreams.now()
+    now = own.GlobalStreams.now()
     expected = torch.rand(3).tolist()
     gone = now._replace(cuda=[now.torch] * (torch.cuda.device_count() + 1))
     with pytest.raises(ValueError, match="GPUs exist"):
@@ -154,12 +147,12 @@ def test_streams_of_missing_gpus_are_told_of_and_all_others_restored() -> None:
 @pytest.mark.parametrize("data", [[{"obs": [1.0]} for _ in range(40)], [Holder(i) for i in range(1000)]])
 def test_of_data_the_first_rows_say_that_there_is_nothing(data: list[Any]) -> None:
     last = [*data, Holder(random.Random(0))]
-    streams = Streams.of(Holder(last), torch.nn.Linear(1, 1), np.zeros(3), with_global=False)
+    streams = own.Streams.of(Holder(last), torch.nn.Linear(1, 1), np.zeros(3), with_global=False)
     assert streams.to_plain() == {} and streams.unknown == []
 
 
 def test_long_lists_of_what_holds_streams_are_searched_to_their_end() -> None:
-    assert len(Streams.of([Holder(random.Random(i)) for i in range(1000)], with_global=False).names) == 1000
+    assert len(own.Streams.of([Holder(random.Random(i)) for i in range(1000)], with_global=False).names) == 1000
 
 
 def test_a_set_may_grow_while_it_is_looked_through() -> None:
@@ -170,7 +163,7 @@ def test_a_set_may_grow_while_it_is_looked_through() -> None:
             return None
 
     others: set[Any] = {Growing(cart_pole())}
-    assert any(name.endswith("part.rng") for name in Streams.of(others).names) and len(others) > 1
+    assert any(name.endswith("part.rng") for name in own.Streams.of(others).names) and len(others) > 1
 
 
 @pytest.mark.slow
@@ -178,9 +171,9 @@ def test_what_lies_too_deep_or_is_too_much_is_named() -> None:
     deep: Any = Holder(random.Random(0))
     for _ in range(20):
         deep = Holder(deep)
-    [name] = Streams.of(deep).unknown
+    [name] = own.Streams.of(deep).unknown
     assert name == "Holder" + ".rng" * 13
-    many = Streams.of([Holder([Holder(random.Random(i)), i]) for i in range(20_000)], with_global=False)
+    many = own.Streams.of([Holder([Holder(random.Random(i)), i]) for i in range(20_000)], with_global=False)
     assert len(many.unknown) == 1
 
 
@@ -259,7 +252,7 @@ class InOptimizer(torch.optim.SGD):
     ],
 )
 def test_streams_in_modules_optimizers_slots_and_classes_are_found(owner: Any, name: str) -> None:
-    streams = Streams.of(owner, with_global=False)
+    streams = own.Streams.of(owner, with_global=False)
     assert [each.replace("_InSlots", "") for each in streams.names] == [name] and streams.unknown == []
 
 
@@ -270,7 +263,7 @@ def test_what_an_object_has_in_the_place_of_that_of_its_classes_is_told_apart() 
     first, second = Same, type("Same", (Same,), {"rng": random.Random(2), "__qualname__": Same.__qualname__})
     owner = second()
     owner.rng = random.Random(3)
-    streams = Streams.of(owner, with_global=False)
+    streams = own.Streams.of(owner, with_global=False)
     assert [*streams._generators.values()] == [owner.rng, second.rng, first.rng]
 
 
@@ -283,18 +276,18 @@ def draw(*some_spaces):
 
 def drawn_twice(during, *sources, of=()):
     """Numbers drawn after a block with `during` in it, and the same without the block."""
-    with isolated_rng(*sources):
+    with own.isolated_rng(*sources):
         expected = draw(*of)
-    with isolated_rng(*sources):
+    with own.isolated_rng(*sources):
         during()
-    with isolated_rng(*sources):
+    with own.isolated_rng(*sources):
         return draw(*of), expected
 
 
 def test_streams_are_restored_after_an_error():
-    with isolated_rng():
+    with own.isolated_rng():
         expected = draw()
-    with pytest.raises(KeyError), isolated_rng():
+    with pytest.raises(KeyError), own.isolated_rng():
         draw()
         raise KeyError
     assert draw() == expected
@@ -352,30 +345,30 @@ MAKE = [np.random.default_rng, np.random.RandomState, lambda seed: np.random.Gen
 def test_generator_goes_on_where_it_was(make: Any) -> None:
     rng, other = make(0), make(1)
     rng.normal()  # a RandomState keeps a second number for the next time
-    set_rng_state(other, get_rng_state(rng))
+    own.set_rng_state(other, own.get_rng_state(rng))
     assert other.normal(size=3).tolist() == rng.normal(size=3).tolist()
 
 
 def test_the_global_stream_has_no_state_of_its_own() -> None:
-    assert get_rng_state(None) is None
-    set_rng_state(None, None)
+    assert own.get_rng_state(None) is None
+    own.set_rng_state(None, None)
 
 
-@pytest.mark.parametrize("state", [{}, {"bit_generator": "PCG64"}, 5, get_rng_state(np.random.RandomState(0))])
+@pytest.mark.parametrize("state", [{}, {"bit_generator": "PCG64"}, 5, own.get_rng_state(np.random.RandomState(0))])
 def test_the_state_of_something_else_is_refused(state: Any) -> None:
     with pytest.raises(ValueError, match="the saved rng does not match"):
-        set_rng_state(np.random.default_rng(0), state)
+        own.set_rng_state(np.random.default_rng(0), state)
 
 
 @pytest.mark.parametrize(("rng", "state"), [(None, {}), (np.random.default_rng(0), None)])
 def test_a_generator_is_not_the_global_stream(rng: Any, state: Any) -> None:
     with pytest.raises(ValueError, match="got .* global stream"):
-        set_rng_state(rng, state)
+        own.set_rng_state(rng, state)
 
 
 def test_the_entropy_of_the_global_stream_depends_on_its_state_alone():
     np.random.seed(0)
-    first = global_entropy()
-    assert first == global_entropy() == 8_194_105_198_264_699_850  # in all versions of NumPy
+    first = own.global_entropy()
+    assert first == own.global_entropy() == 8_194_105_198_264_699_850  # in all versions of NumPy
     np.random.rand()
-    assert global_entropy() != first
+    assert own.global_entropy() != first

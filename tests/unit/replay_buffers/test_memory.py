@@ -7,18 +7,10 @@ import numpy as np
 import pytest
 from buffer_parts import filled, rewards, step
 
+from pfrl_like import replay_buffers as buffers
 from pfrl_like.collections import PrioritizedBuffer, RandomAccessQueue
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import CheckpointError
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    HindsightReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-    prune,
-)
 
 # Views
 
@@ -36,7 +28,7 @@ def test_memory_is_read_to_its_end_in_pieces():
 
 
 def test_items_are_appended():
-    buffer = ReplayBuffer(3)
+    buffer = buffers.ReplayBuffer(3)
     for i in range(4):
         buffer.memory.append([step(i)])
     buffer.memory.extend([[step(9)]])
@@ -45,7 +37,7 @@ def test_items_are_appended():
 
 
 def test_appended_items_that_follow_each_other_are_of_one_episode_and_others_are_not():
-    buffer = ReplayBuffer()
+    buffer = buffers.ReplayBuffer()
     buffer.memory.extend([[step(0)], [step(1)], [step(7)], [step(8, terminal=True)], [step(9)]])
     batch = buffer.sample_batch(5, next_actions=True)
     following = dict(zip(batch.reward.tolist(), batch.next_action.tolist(), strict=True))
@@ -54,7 +46,7 @@ def test_appended_items_that_follow_each_other_are_of_one_episode_and_others_are
 
 
 def test_an_item_of_one_step_of_an_n_step_buffer_is_an_episode():
-    buffer = ReplayBuffer(num_steps=3)
+    buffer = buffers.ReplayBuffer(num_steps=3)
     buffer.memory.extend([[step(0)], [step(1)]])
     assert rewards(buffer.memory) == [[0.0], [1.0]]
 
@@ -62,12 +54,16 @@ def test_an_item_of_one_step_of_an_n_step_buffer_is_an_episode():
 @pytest.mark.parametrize(
     ("make", "item", "message"),
     [
-        (ReplayBuffer, [step(0), step(1)], "item: got 2 transitions, expected a list of one transition"),
-        (ReplayBuffer, step(0), "item: got dict, expected a list of one transition"),
-        (ReplayBuffer, [], "item: got 0 transitions"),
-        (ReplayBuffer, [{"state": 1, "action": 0}], "reward"),
-        (EpisodicReplayBuffer, [step(0)], "EpisodicReplayBuffer stores whole episodes"),
-        (lambda: HindsightReplayBuffer(9, lambda *_: 0), [step(0)], "HindsightReplayBuffer stores whole episodes"),
+        (buffers.ReplayBuffer, [step(0), step(1)], "item: got 2 transitions, expected a list of one transition"),
+        (buffers.ReplayBuffer, step(0), "item: got dict, expected a list of one transition"),
+        (buffers.ReplayBuffer, [], "item: got 0 transitions"),
+        (buffers.ReplayBuffer, [{"state": 1, "action": 0}], "reward"),
+        (buffers.EpisodicReplayBuffer, [step(0)], "EpisodicReplayBuffer stores whole episodes"),
+        (
+            lambda: buffers.HindsightReplayBuffer(9, lambda *_: 0),
+            [step(0)],
+            "HindsightReplayBuffer stores whole episodes",
+        ),
     ],
 )
 def test_what_is_no_item_is_refused(make, item, message):
@@ -87,7 +83,7 @@ def test_memory_draws_as_the_buffer_does():
 
 
 def test_a_prioritised_memory_has_the_methods_of_pfrls():
-    buffer = PrioritizedReplayBuffer(100, rng=np.random.default_rng(0))
+    buffer = buffers.PrioritizedReplayBuffer(100, rng=np.random.default_rng(0))
     for i in range(4):
         buffer.memory.append([step(i)], priority=1.0 + i)
     buffer.memory.append([step(4)])
@@ -104,7 +100,7 @@ def test_a_prioritised_memory_has_the_methods_of_pfrls():
 
 
 def test_episodes_are_appended_and_drawn():
-    buffer = EpisodicReplayBuffer(5)
+    buffer = buffers.EpisodicReplayBuffer(5)
     for start in (0, 10, 20):
         buffer.episodic_memory.append([step(start), step(start + 1, terminal=start == 10)])
     memory = buffer.episodic_memory
@@ -118,7 +114,7 @@ def test_episodes_are_appended_and_drawn():
 
 
 def test_episodes_of_a_prioritised_memory_are_drawn_by_priority():
-    buffer = PrioritizedEpisodicReplayBuffer(rng=np.random.default_rng(0))
+    buffer = buffers.PrioritizedEpisodicReplayBuffer(rng=np.random.default_rng(0))
     for i in range(3):
         buffer.episodic_memory.append([step(i)], priority=1.0 + i)
     episodes, probabilities, _ = buffer.episodic_memory.sample(3)
@@ -128,9 +124,9 @@ def test_episodes_of_a_prioritised_memory_are_drawn_by_priority():
 
 
 def test_items_of_a_persistent_buffer_are_appended_to_its_directory(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 10) as buffer:
+    with buffers.PersistentReplayBuffer(tmp_path, 10) as buffer:
         buffer.memory.extend([[step(0)], [step(5)]])
-    with PersistentReplayBuffer(tmp_path, 10) as buffer:
+    with buffers.PersistentReplayBuffer(tmp_path, 10) as buffer:
         assert rewards(buffer.memory) == [[0.0], [5.0]]
 
 
@@ -144,7 +140,7 @@ def test_memory_set_to_itself_stays():
 # Nothing
 
 
-@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer])
+@pytest.mark.parametrize("kind", [buffers.ReplayBuffer, buffers.PrioritizedReplayBuffer, buffers.EpisodicReplayBuffer])
 def test_none_frees_what_is_stored(kind, tmp_path):
     buffer = filled(2000, kind=kind)
     buffer.stop_current_episode()
@@ -162,7 +158,7 @@ def test_none_frees_what_is_stored(kind, tmp_path):
 
 
 def test_an_episodic_buffer_is_freed_by_either_memory():
-    buffer = EpisodicReplayBuffer()
+    buffer = buffers.EpisodicReplayBuffer()
     buffer.episodic_memory.append([step(0)])
     buffer.episodic_memory = None
     assert (buffer.memory, buffer.episodic_memory, len(buffer), buffer.n_episodes) == (None, None, 0, 0)
@@ -196,7 +192,7 @@ def test_a_container_is_filled_as_pfrl_fills_it(make):
 
 
 def test_items_of_several_steps_share_their_dicts_in_a_container():
-    buffer = ReplayBuffer(num_steps=3)
+    buffer = buffers.ReplayBuffer(num_steps=3)
     buffer.memory = container = []
     for i in range(5):
         buffer.append(**step(i, terminal=i == 3), env_id="a")
@@ -208,7 +204,7 @@ def test_items_of_several_steps_share_their_dicts_in_a_container():
 
 
 def test_steps_of_several_environments_go_into_a_container():
-    buffer = ReplayBuffer()
+    buffer = buffers.ReplayBuffer()
     buffer.memory = container = []
     obs = {"a": np.arange(2.0), "b": (np.ones((2, 3)),)}
     buffer.append_batch(obs, [0, 1], [5.0, 6.0], obs, [False, True], [False, False], note=["x", "y"])
@@ -218,7 +214,7 @@ def test_steps_of_several_environments_go_into_a_container():
 
 
 def test_the_memory_of_another_buffer_is_shared():
-    buffer, other = filled(2), ReplayBuffer()
+    buffer, other = filled(2), buffers.ReplayBuffer()
     other.memory = buffer.memory
     other.append(**step(5))
     assert rewards(buffer.memory) == rewards(other.memory) == [[0.0], [1.0], [5.0]]
@@ -227,7 +223,7 @@ def test_the_memory_of_another_buffer_is_shared():
 @pytest.mark.parametrize("how", ["save", "save_increment", "state_dict"])
 def test_a_container_is_saved_and_filled_again(how, tmp_path):
     def made():
-        buffer = ReplayBuffer(4, rng=np.random.default_rng(3))
+        buffer = buffers.ReplayBuffer(4, rng=np.random.default_rng(3))
         buffer.memory = collections.deque(maxlen=4)
         return buffer
 
@@ -240,7 +236,7 @@ def test_a_container_is_saved_and_filled_again(how, tmp_path):
         loaded.load(str(tmp_path / "buffer"))
     elif how == "save_increment":
         reference = buffer.save_increment(tmp_path, buffer.save_increment(tmp_path))
-        prune(tmp_path, [reference])
+        buffers.prune(tmp_path, [reference])
         loaded.load_increment(tmp_path, reference)
     else:
         loaded.load_state_dict(buffer.state_dict())
@@ -254,7 +250,7 @@ def test_a_container_is_saved_and_filled_again(how, tmp_path):
 
 
 def test_a_container_takes_what_a_buffer_of_columns_has_saved(tmp_path):
-    buffer = ReplayBuffer()
+    buffer = buffers.ReplayBuffer()
     buffer.memory = container = []
     buffer.load_increment(tmp_path, filled(3).save_increment(tmp_path))
     assert rewards(container) == [[0.0], [1.0], [2.0]] and buffer.memory is container
@@ -262,8 +258,8 @@ def test_a_container_takes_what_a_buffer_of_columns_has_saved(tmp_path):
 
 def test_a_file_that_does_not_fit_leaves_a_container_as_it_was(tmp_path):
     (tmp_path / "pickle").write_bytes(pickle.dumps([1]))
-    EpisodicReplayBuffer().save(str(tmp_path / "other"))
-    buffer = ReplayBuffer()
+    buffers.EpisodicReplayBuffer().save(str(tmp_path / "other"))
+    buffer = buffers.ReplayBuffer()
     buffer.memory = container = [[step(0)]]
     for name in ("pickle", "other"):
         with pytest.raises(CheckpointError):
@@ -272,7 +268,7 @@ def test_a_file_that_does_not_fit_leaves_a_container_as_it_was(tmp_path):
 
 
 def test_a_dataset_is_made_of_a_container():
-    buffer = ReplayBuffer()
+    buffer = buffers.ReplayBuffer()
     buffer.memory = [[step(0)], [step(1, terminal=True)]]
     assert MDPDataset.from_buffer(buffer).observations[:, 0].tolist() == [0.0, 1.0, 2.0]
 
@@ -280,10 +276,10 @@ def test_a_dataset_is_made_of_a_container():
 @pytest.mark.parametrize(
     ("make", "memory", "message"),
     [
-        (ReplayBuffer, (), "memory: got tuple, expected None, or a container with append"),
-        (ReplayBuffer, 7, "memory: got int, expected None, or a container"),
-        (PrioritizedReplayBuffer, PrioritizedBuffer(), "memory: got PrioritizedBuffer, expected None"),
-        (EpisodicReplayBuffer, [], "memory: got list, expected None"),
+        (buffers.ReplayBuffer, (), "memory: got tuple, expected None, or a container with append"),
+        (buffers.ReplayBuffer, 7, "memory: got int, expected None, or a container"),
+        (buffers.PrioritizedReplayBuffer, PrioritizedBuffer(), "memory: got PrioritizedBuffer, expected None"),
+        (buffers.EpisodicReplayBuffer, [], "memory: got list, expected None"),
     ],
 )
 def test_what_cannot_be_filled_is_refused_and_the_content_stays(make, memory, message):
@@ -295,7 +291,7 @@ def test_what_cannot_be_filled_is_refused_and_the_content_stays(make, memory, me
 
 
 def test_a_persistent_buffer_keeps_its_memory(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 10) as buffer:
+    with buffers.PersistentReplayBuffer(tmp_path, 10) as buffer:
         buffer.append(**step(0))
         for memory in (None, []):
             with pytest.raises(TypeError, match="the content of PersistentReplayBuffer is in its directory"):
@@ -304,7 +300,7 @@ def test_a_persistent_buffer_keeps_its_memory(tmp_path):
 
 
 def test_what_a_container_cannot_tell_is_refused():
-    buffer = ReplayBuffer(num_steps=2)
+    buffer = buffers.ReplayBuffer(num_steps=2)
     buffer.memory = []
     for i in range(3):
         buffer.append(**step(i))
@@ -315,7 +311,7 @@ def test_what_a_container_cannot_tell_is_refused():
         buffer.state_dict()
 
 
-@pytest.mark.parametrize("buffer_class", [ReplayBuffer, PrioritizedReplayBuffer])
+@pytest.mark.parametrize("buffer_class", [buffers.ReplayBuffer, buffers.PrioritizedReplayBuffer])
 def test_newest_transitions_of_running_episodes_are_those_of_pfrl(buffer_class):
     buffer, seen = buffer_class(4, num_steps=3), []
     for i, (env_id, ended) in enumerate([(0, 0), (0, 0), (1, 0), (0, 0), (0, 0), (1, 1), (0, 1), (1, 0)]):
@@ -331,7 +327,7 @@ def test_newest_transitions_of_running_episodes_are_those_of_pfrl(buffer_class):
 
 
 def test_a_subclass_may_have_newest_transitions_of_its_own():
-    buffer = ReplayBuffer(4)
+    buffer = buffers.ReplayBuffer(4)
     buffer.last_n_transitions = {0: []}
     buffer.append(np.float32([0]), 0, 0.0, np.float32([1]))
     assert buffer.last_n_transitions == {0: []}

@@ -39,6 +39,18 @@ def fill(buffer: Any, n: int, begin: int = 0, **extra: Any) -> Any:
     return buffer
 
 
+def stored(folder: Path, n: int, make: Any = PersistentReplayBuffer, capacity: int = 20) -> None:
+    """Let a directory hold so many transitions."""
+    with make(folder, capacity) as buffer:
+        fill(buffer, n)
+
+
+def holds(folder: Path, expected: Any, capacity: int = 20) -> bool:
+    """True if the rewards in a directory are these."""
+    with PersistentReplayBuffer(folder, capacity) as buffer:
+        return rewards(buffer) == list(expected)
+
+
 def rewards(buffer: Any) -> list[float]:
     return [item[0]["reward"] for item in buffer.memory]
 
@@ -89,8 +101,7 @@ def test_a_running_episode_ends_if_the_next_step_does_not_fit(tmp_path):
 
 @BOTH
 def test_a_smaller_capacity_keeps_the_newest_with_a_warning_that_counts_the_others(tmp_path, make):
-    with make(tmp_path, 50) as buffer:
-        fill(buffer, 40)
+    stored(tmp_path, 40, make, 50)
     with pytest.warns(UserWarning) as told, make(tmp_path, 10) as buffer:
         assert len(buffer) == 10
         assert make is PersistentEpisodicReplayBuffer or rewards(buffer) == list(range(30, 40))
@@ -116,16 +127,14 @@ def telling(monkeypatch, change):
 
 def test_an_older_directory_that_does_not_tell_its_capacity_is_restricted_too(tmp_path, monkeypatch):
     telling(monkeypatch, lambda header: {key: header[key] for key in header if key != "capacity"})
-    with PersistentReplayBuffer(tmp_path, 50) as buffer:
-        fill(buffer, 40)
+    stored(tmp_path, 40, capacity=50)
     with pytest.warns(UserWarning, match="30 of 40 transitions"), PersistentReplayBuffer(tmp_path, 10) as buffer:
         assert rewards(buffer) == list(range(30, 40))
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_warning_that_is_an_error_leaves_the_rows_which_larger_capacities_take_without_one(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 50) as buffer:
-        fill(buffer, 40)
+    stored(tmp_path, 40, capacity=50)
     with pytest.raises(UserWarning, match="30 of 40"):
         PersistentReplayBuffer(tmp_path, 10)
     for capacity in (None, 40, 50):
@@ -157,15 +166,13 @@ def test_recurrent_states_and_masks_come_back(tmp_path):
 
 
 def test_ancestor_is_copied_and_stays_as_it_was(tmp_path):
-    with PersistentReplayBuffer(tmp_path / "old", 20) as old:
-        fill(old, 20)
+    stored(tmp_path / "old", 20)
     before = content(tmp_path / "old")
     with PersistentReplayBuffer(tmp_path / "new", 20, ancestor=tmp_path / "old") as buffer:
         assert rewards(buffer) == list(range(20))
         fill(buffer, 7, 20)
     assert content(tmp_path / "old") == before
-    with PersistentReplayBuffer(tmp_path / "new", 20) as buffer:
-        assert rewards(buffer) == list(range(7, 27))
+    assert holds(tmp_path / "new", range(7, 27))
 
 
 def test_ancestor_may_be_in_use(tmp_path):
@@ -185,8 +192,7 @@ def test_ancestor_excludes_a_filled_directory(tmp_path):
 
 
 def test_a_refused_ancestor_leaves_no_files(tmp_path):
-    with PersistentEpisodicReplayBuffer(tmp_path / "old", 20) as old:
-        fill(old, 5)
+    stored(tmp_path / "old", 5, PersistentEpisodicReplayBuffer)
     with pytest.raises(CheckpointError, match="has kind 'episodic replay buffer', expected 'replay buffer'"):
         PersistentReplayBuffer(tmp_path / "new", 20, ancestor=tmp_path / "old")
     assert {path.name for path in (tmp_path / "new").iterdir()} == set()
@@ -312,8 +318,7 @@ def test_a_disk_that_fills_up_stops_the_buffer_and_keeps_what_was_stored(tmp_pat
     with pytest.raises(CheckpointError, match="cannot store any more after an earlier error: .*No space left"):
         fill(buffer, 1, 5)
     buffer.close()
-    with PersistentReplayBuffer(tmp_path, 20) as buffer:
-        assert rewards(buffer) == list(range(5))
+    assert holds(tmp_path, range(5))
 
 
 WAITING = {
@@ -442,8 +447,7 @@ def test_a_read_only_directory_is_refused(tmp_path, monkeypatch):
 
 
 def test_values_without_their_meta_file_are_refused(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 20) as buffer:
-        fill(buffer, 5)
+    stored(tmp_path, 5)
     (tmp_path / "meta.json").unlink()
     with pytest.raises(CheckpointError, match=r"but no meta\.json"):
         PersistentReplayBuffer(tmp_path, 20)
@@ -468,8 +472,7 @@ def announce(folder, **leaf):
     ids=str,
 )  # fmt: skip
 def test_files_do_not_grow_to_what_a_damaged_state_tells(tmp_path, leaf):
-    with PersistentReplayBuffer(tmp_path, 20) as buffer:
-        fill(buffer, 3)
+    stored(tmp_path, 3)
     announce(tmp_path, **leaf)
     before = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     with pytest.raises(CheckpointError, match=str(tmp_path)):
@@ -481,15 +484,13 @@ def test_a_lost_end_of_the_journal_is_told(tmp_path, caplog):
     fill(PersistentReplayBuffer(tmp_path, 20), 8)._directory.close()
     (journal,) = tmp_path.glob("journal-*")
     journal.write_bytes(journal.read_bytes()[:-3])
-    with PersistentReplayBuffer(tmp_path, 20) as buffer:
-        assert rewards(buffer) == list(range(7))
+    assert holds(tmp_path, range(7))
     # A record that is cut off in the middle is not even counted; one whose values are wrong is.
     fill(PersistentReplayBuffer(tmp_path, 20), 1, 7)._directory.close()
     (values,) = tmp_path.glob("columns-*")
     stored = values.read_bytes()
     values.write_bytes(stored.replace(np.full(3, 8, np.float32).tobytes(), np.full(3, -8, np.float32).tobytes()))
-    with PersistentReplayBuffer(tmp_path, 20) as buffer:
-        assert rewards(buffer) == list(range(7))
+    assert holds(tmp_path, range(7))
     assert "records are incomplete and are ignored" in caplog.text
 
 
@@ -585,8 +586,7 @@ def test_a_group_of_another_size_is_refused(tmp_path, group_of_one):
 
 
 def test_all_processes_may_begin_with_one_ancestor(tmp_path, group_of_one):
-    with PersistentReplayBuffer(tmp_path / "old", 20) as old:
-        fill(old, 5)
+    stored(tmp_path / "old", 5)
     with PersistentReplayBuffer(tmp_path / "new", 20, distributed=True, ancestor=tmp_path / "old") as buffer:
         assert len(buffer) == 5
     with pytest.raises(CheckpointError, match="is the buffer of a single process"):
@@ -599,8 +599,7 @@ def test_distributed_needs_a_group(tmp_path):
 
 
 def test_a_copied_directory_is_a_buffer_of_its_own(tmp_path):
-    with PersistentReplayBuffer(tmp_path / "a", 20) as buffer:
-        fill(buffer, 5)
+    stored(tmp_path / "a", 5)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     with PersistentReplayBuffer(tmp_path / "a", 20) as one, PersistentReplayBuffer(tmp_path / "b", 20) as other:
         fill(one, 1, 5)

@@ -7,22 +7,16 @@ import pytest
 import torch
 from buffer_parts import append, filled, rewards
 
+from pfrl_like import replay_buffers as own
 from pfrl_like.errors import CheckpointError, NonFiniteError
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    HindsightReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-)
 from pfrl_like.storage import write_arrays
 
 DATA = Path(__file__).parents[2] / "data"
-HINDSIGHT = functools.partial(HindsightReplayBuffer, reward_fn=lambda *_: 0, capacity=10)
+HINDSIGHT = functools.partial(own.HindsightReplayBuffer, reward_fn=lambda *_: 0, capacity=10)
 
 
 def test_an_item_that_is_terminal_and_truncated_is_terminal():
-    buffer = ReplayBuffer(num_steps=2)
+    buffer = own.ReplayBuffer(num_steps=2)
     obs = np.zeros((1, 2), np.float32)
     buffer.append_batch(obs, [0], [1.0], obs, [True], [True])
     assert buffer.sample_batch(1, 0.9).discount.tolist() == [0.0]
@@ -44,12 +38,12 @@ def test_more_than_the_buffer_holds_or_less_than_none_is_refused(method, n):
 
 NAN, INF = float("nan"), float("inf")
 OUT_OF_RANGE = {
-    ReplayBuffer: {"capacity": [0, -1, NAN, "10"], "num_steps": [0, 2.5]},
-    PrioritizedReplayBuffer: {
+    own.ReplayBuffer: {"capacity": [0, -1, NAN, "10"], "num_steps": [0, 2.5]},
+    own.PrioritizedReplayBuffer: {
         "capacity": [0], "alpha": [-0.1, NAN], "beta0": [-0.1, 1.1], "betasteps": [0], "eps": [-0.01], "num_steps": [0],
         "normalize_by_max": ["max"], "error_min": [NAN, 2], "error_max": [-1],
     },
-    PrioritizedEpisodicReplayBuffer: {
+    own.PrioritizedEpisodicReplayBuffer: {
         "capacity": [0], "alpha": [-1], "beta0": [2], "betasteps": [NAN], "eps": [-1], "normalize_by_max": ["all"],
         "uniform_ratio": [1.5, -0.1], "error_min": [INF], "error_max": [-1],
     },
@@ -65,7 +59,7 @@ def test_an_argument_out_of_its_range_is_refused_by_name(kind):
                 kind(**{name: value})
 
 
-@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer, HINDSIGHT])
+@pytest.mark.parametrize("kind", [own.ReplayBuffer, own.PrioritizedReplayBuffer, own.EpisodicReplayBuffer, HINDSIGHT])
 def test_the_size_of_a_sample_has_two_names_of_which_one_is_passed(kind):
     assert kind().sample(n=0) == kind().sample(num_experiences=0) == []
     for sizes in ({}, {"n": 0, "num_experiences": 0}):
@@ -73,14 +67,14 @@ def test_the_size_of_a_sample_has_two_names_of_which_one_is_passed(kind):
             kind().sample(**sizes)
 
 
-@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer, HINDSIGHT])
+@pytest.mark.parametrize("kind", [own.ReplayBuffer, own.PrioritizedReplayBuffer, own.EpisodicReplayBuffer, HINDSIGHT])
 def test_nothing_is_drawn_of_a_buffer_that_has_never_held_anything(kind):
     assert kind().sample(0) == []
     with pytest.raises(ValueError, match="nothing was ever stored"):
         kind().sample_batch(0)
 
 
-@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer])
+@pytest.mark.parametrize("kind", [own.ReplayBuffer, own.PrioritizedReplayBuffer, own.EpisodicReplayBuffer])
 def test_numbers_may_be_numpys(kind):
     buffer = kind(np.int64(4))
     for i in range(10):
@@ -89,7 +83,7 @@ def test_numbers_may_be_numpys(kind):
     assert len(buffer.sample(np.int64(2))) == len(buffer.sample_batch(np.int64(2))) == 2
 
 
-@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer])
+@pytest.mark.parametrize("kind", [own.ReplayBuffer, own.PrioritizedReplayBuffer, own.EpisodicReplayBuffer])
 def test_its_own_source_of_randomness_leaves_the_global_one_alone(kind):
     buffers = [filled(100, kind=kind, rng=np.random.default_rng(7)) for _ in range(2)]
     np.random.seed(3)
@@ -103,7 +97,7 @@ def test_its_own_source_of_randomness_leaves_the_global_one_alone(kind):
 
 
 def test_no_environment_at_all_is_no_step():
-    buffer = ReplayBuffer()
+    buffer = own.ReplayBuffer()
     buffer.append_batch([], [], [], [], [], [], [])
     assert len(buffer) == 0
 
@@ -118,14 +112,14 @@ def test_no_environment_at_all_is_no_step():
 def test_columns_of_different_lengths_are_refused(changed, message):
     obs = np.zeros((2, 1))
     arguments = dict(obs=obs, action=[0, 0], reward=[0, 0], next_obs=obs, terminated=[0, 0], truncated=[0, 0])
-    buffer = ReplayBuffer()
+    buffer = own.ReplayBuffer()
     with pytest.raises(ValueError, match=message):
         buffer.append_batch(**(arguments | changed))
     assert len(buffer) == 0
 
 
 def test_the_columns_of_one_environment_may_be_stacks_of_nests():
-    buffer = ReplayBuffer()
+    buffer = own.ReplayBuffer()
     obs = {"a": np.ones((1, 2)), "b": (np.zeros((1, 3)), np.ones(1))}
     buffer.append_batch(obs, np.zeros((1, 2)), [0.0], obs, [False], [False], note=np.zeros((1, 4)))
     (item,) = buffer.memory
@@ -177,14 +171,14 @@ def test_numbers_out_of_range_are_refused_and_the_content_stays(name, number, tm
 
 
 def test_a_running_episode_that_does_not_go_on_is_over():
-    loaded = ReplayBuffer(num_steps=3)
+    loaded = own.ReplayBuffer(num_steps=3)
     loaded.load_state_dict(filled(2, num_steps=3).state_dict())
     append(loaded, 70)
     append(loaded, 71)
     assert rewards(loaded.memory) == [[0.0, 1.0], [1.0]]
 
 
-@pytest.mark.parametrize("make", [lambda: ReplayBuffer(num_steps=2), lambda: EpisodicReplayBuffer()])
+@pytest.mark.parametrize("make", [lambda: own.ReplayBuffer(num_steps=2), lambda: own.EpisodicReplayBuffer()])
 def test_the_file_of_another_kind_of_buffer_is_refused_and_the_content_stays(make, tmp_path):
     make().save(str(tmp_path / "buffer"))
     buffer = filled(3)
@@ -195,12 +189,12 @@ def test_the_file_of_another_kind_of_buffer_is_refused_and_the_content_stays(mak
 
 def test_objects_are_saved_only_with_allow_pickle(tmp_path):
     path = str(tmp_path / "buffer")
-    buffer = ReplayBuffer()
+    buffer = own.ReplayBuffer()
     buffer.append("a", 0, 0.0, "b")
     with pytest.raises(CheckpointError, match="pickle"):
         buffer.save(path)
     buffer.save(path, allow_pickle=True)
-    loaded = ReplayBuffer()
+    loaded = own.ReplayBuffer()
     with pytest.raises(CheckpointError, match="pickle"):
         loaded.load(path)
     loaded.load(path, allow_pickle=True)
@@ -208,7 +202,8 @@ def test_objects_are_saved_only_with_allow_pickle(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "expected"), [(ReplayBuffer, "replay", range(2, 8)), (EpisodicReplayBuffer, "episodic", [6, 7])]
+    ("kind", "name", "expected"),
+    [(own.ReplayBuffer, "replay", range(2, 8)), (own.EpisodicReplayBuffer, "episodic", [6, 7])],
 )
 def test_pfrls_file_loads_with_allow_pickle(kind, name, expected):
     buffer, path = filled(1, kind=kind), str(DATA / f"pfrl_0_4_{name}_buffer.pkl")
@@ -231,7 +226,7 @@ def test_items_of_pfrl_with_several_steps_keep_their_windows():
         dict(state=i, action=0, reward=float(i), next_state=i + 1, next_action=None, is_state_terminal=False)
         for i in range(4)
     ]
-    buffer = ReplayBuffer(num_steps=3)
+    buffer = own.ReplayBuffer(num_steps=3)
     buffer._append_windows([steps[0:3], steps[1:4], steps[2:4], steps[3:4]])
     assert rewards(buffer.memory) == [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0], [2.0, 3.0], [3.0]]
 
@@ -239,7 +234,7 @@ def test_items_of_pfrl_with_several_steps_keep_their_windows():
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("name", ["obs", "action", "next_obs"])
 def test_a_number_that_is_not_finite_is_refused_where_it_is_stored(name, dtype):
-    buffer = ReplayBuffer()
+    buffer = own.ReplayBuffer()
     step = {"obs": np.zeros(3, dtype), "action": np.zeros(2, dtype), "next_obs": np.full(3, np.finfo(dtype).max, dtype)}
     buffer.append(step["obs"], step["action"], 0.0, step["next_obs"])
     step[name][1] = np.nan
@@ -250,7 +245,7 @@ def test_a_number_that_is_not_finite_is_refused_where_it_is_stored(name, dtype):
 
 def test_nan_in_a_nested_observation_is_refused_where_it_is_stored():
     with pytest.raises(NonFiniteError, match=r"next_obs\['b'\] has nan"):
-        ReplayBuffer().append({"b": np.zeros(1)}, 0, 0.0, {"b": np.full(1, np.nan)})
+        own.ReplayBuffer().append({"b": np.zeros(1)}, 0, 0.0, {"b": np.full(1, np.nan)})
 
 
 @pytest.mark.parametrize(
@@ -258,7 +253,7 @@ def test_nan_in_a_nested_observation_is_refused_where_it_is_stored():
     [1e39, -1e39, pytest.param(10**400, id="large"), float("nan"), float("inf"), np.float64(1e39), np.float32("inf")],
 )
 def test_a_reward_beyond_float32_is_refused_where_it_is_stored(reward):
-    buffer, obs = ReplayBuffer(), np.zeros(3, np.float32)
+    buffer, obs = own.ReplayBuffer(), np.zeros(3, np.float32)
     with pytest.raises(NonFiniteError, match="reward is .*, expected a finite number"):
         buffer.append(obs, 0, reward, obs)
     with pytest.raises(ValueError, match="reward"):
@@ -276,7 +271,7 @@ def test_a_reward_beyond_float32_is_refused_where_it_is_stored(reward):
 
 @pytest.mark.parametrize("reward", ["1", b"1", None, [1.0]])
 def test_a_reward_that_is_no_number_is_refused_where_it_is_stored(reward):
-    buffer, obs = ReplayBuffer(), np.zeros(3, np.float32)
+    buffer, obs = own.ReplayBuffer(), np.zeros(3, np.float32)
     with pytest.raises(TypeError, match="reward is .*, expected a single number"):
         buffer.append(obs, 0, reward, obs)
     assert len(buffer) == 0
@@ -284,7 +279,7 @@ def test_a_reward_that_is_no_number_is_refused_where_it_is_stored(reward):
 
 @pytest.mark.parametrize("first", [True, False])
 def test_an_action_beyond_int64_is_refused_where_it_is_stored(first):
-    buffer, obs = ReplayBuffer(), np.zeros(3, np.float32)
+    buffer, obs = own.ReplayBuffer(), np.zeros(3, np.float32)
     if not first:
         buffer.append(obs, 0, 0.0, obs)
     with pytest.raises(ValueError, match="action is an integer of 1329 bits, expected an int64"):

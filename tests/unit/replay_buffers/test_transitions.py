@@ -48,9 +48,7 @@ def test_a_value_is_copied():
 
 def test_keys_stay():
     step = filled(1).memory[0][0]
-    for remove in (
-        lambda: step.pop("reward"), lambda: step.__delitem__("state"), step.clear, step.popitem,
-    ):  # fmt: skip
+    for remove in (lambda: step.pop("reward"), lambda: step.__delitem__("state"), step.clear, step.popitem):
         with pytest.raises(TypeError, match="stored transition: change a copy"):
             remove()
     assert step.setdefault("reward", 9.0) == 0.0 and step.pop("none", 5) == 5
@@ -120,9 +118,8 @@ def test_transitions_of_a_buffer_that_was_loaded_or_freed_refuse(freed, tmp_path
         buffer.memory = None
     else:
         buffer.load(str(tmp_path / "buffer"))
-    with pytest.raises(
-        LookupError, match="cannot set \\['reward'\\]: this transition was removed from the replay buffer"
-    ):
+    text = r"cannot set \['reward'\]: this transition was removed from the replay buffer"
+    with pytest.raises(LookupError, match=text):
         step["reward"] = -1.0
     assert freed or buffer.memory[0][0]["reward"] == 0.0
 

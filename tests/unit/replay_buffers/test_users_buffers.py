@@ -11,17 +11,10 @@ import pytest
 import torch
 from agent_parts import make_agent
 
+from pfrl_like import replay_buffers as kinds
 from pfrl_like.errors import CheckpointError
 from pfrl_like.explorers import Greedy
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer, AbstractReplayBuffer
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-    prune,
-)
 
 
 class Plain(AbstractReplayBuffer):
@@ -135,19 +128,22 @@ def test_a_recurrent_agent_learns_from_the_episodes_that_a_users_buffer_samples(
     assert train(agent_with(PlainEpisodic(), recurrent=True, minibatch_size=3)).optim_t == 5
 
 
-@pytest.mark.parametrize("base", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer, PersistentReplayBuffer])
+@pytest.mark.parametrize(
+    "base",
+    [kinds.ReplayBuffer, kinds.PrioritizedReplayBuffer, kinds.EpisodicReplayBuffer, kinds.PersistentReplayBuffer],
+)
 def test_an_append_of_a_subclass_is_what_agents_call(base, tmp_path):
     class HalfRewards(base):
         def append(self, state, action, reward, *args, **kwargs):
             super().append(state, action, reward / 2, *args, **kwargs)
 
-    buffer = HalfRewards(str(tmp_path), 100) if base is PersistentReplayBuffer else HalfRewards(100)
+    buffer = HalfRewards(str(tmp_path), 100) if base is kinds.PersistentReplayBuffer else HalfRewards(100)
     train(agent_with(buffer))
     assert sorted(item[0]["reward"] for item in buffer.sample(8)) == [i / 2 for i in range(8)]
 
 
 def test_update_errors_of_a_subclass_is_called_and_may_go_on_to_the_librarys():
-    class Doubled(PrioritizedReplayBuffer):
+    class Doubled(kinds.PrioritizedReplayBuffer):
         def update_errors(self, errors):
             super().update_errors([2 * error for error in errors])
 
@@ -158,7 +154,7 @@ def test_update_errors_of_a_subclass_is_called_and_may_go_on_to_the_librarys():
 
 
 def test_sample_episodes_of_a_subclass_is_what_recurrent_agents_learn_from():
-    class Counting(PrioritizedEpisodicReplayBuffer):
+    class Counting(kinds.PrioritizedEpisodicReplayBuffer):
         draws = 0
 
         def sample_episodes(self, n_episodes, max_len=None):
@@ -171,8 +167,8 @@ def test_sample_episodes_of_a_subclass_is_what_recurrent_agents_learn_from():
 
 
 def test_a_class_that_overrides_both_forms_keeps_both():
-    class Both(ReplayBuffer):
-        append = functools.partialmethod(ReplayBuffer.append)
+    class Both(kinds.ReplayBuffer):
+        append = functools.partialmethod(kinds.ReplayBuffer.append)
 
         def append_batch(self, *args, **kwargs):
             seen.append(len(args[2]))
@@ -185,7 +181,7 @@ def test_a_class_that_overrides_both_forms_keeps_both():
     assert seen == [1, 2] and len(buffer) == 3
 
 
-class OverMemory(ReplayBuffer):
+class OverMemory(kinds.ReplayBuffer):
     """Stores and draws through `memory`, as subclasses of PFRL's buffer do."""
 
     def append(
@@ -211,7 +207,7 @@ class OverOwnMemory(OverMemory):
         return random.sample(list(self.memory), n)
 
 
-class OverPriorities(PrioritizedReplayBuffer):
+class OverPriorities(kinds.PrioritizedReplayBuffer):
     """PFRL's prioritised draw, written out."""
 
     append = OverMemory.append
@@ -244,7 +240,7 @@ def test_agents_learn_from_a_subclass_that_stores_and_draws_through_memory(kind)
 
 
 def test_a_weight_that_a_users_prioritised_sample_sets_is_that_of_the_library():
-    buffers = [OverPriorities(10, rng=np.random.default_rng(0)), PrioritizedReplayBuffer(10)]
+    buffers = [OverPriorities(10, rng=np.random.default_rng(0)), kinds.PrioritizedReplayBuffer(10)]
     buffers[1]._rng = np.random.default_rng(0)
     batches = []
     for buffer in buffers:
@@ -266,7 +262,7 @@ class NewestMixIn:
         return self.memory[-n:]
 
 
-@pytest.mark.parametrize("base", [ReplayBuffer, EpisodicReplayBuffer])
+@pytest.mark.parametrize("base", [kinds.ReplayBuffer, kinds.EpisodicReplayBuffer])
 def test_methods_of_a_mix_in_are_what_agents_call(base):
     class Mixed(HalfRewardsMixIn, NewestMixIn, base):
         pass
@@ -281,10 +277,10 @@ def test_methods_of_a_mix_in_are_what_agents_call(base):
 
 
 def test_a_mix_in_behind_the_buffer_changes_nothing():
-    class Behind(ReplayBuffer, NewestMixIn):
+    class Behind(kinds.ReplayBuffer, NewestMixIn):
         pass
 
-    assert Behind.sample_batch is ReplayBuffer.sample_batch
+    assert Behind.sample_batch is kinds.ReplayBuffer.sample_batch
 
 
 def test_a_users_buffer_is_saved_whole(tmp_path):
@@ -302,7 +298,7 @@ def test_a_users_buffer_is_saved_whole(tmp_path):
     second = buffer.save_increment(tmp_path, first)
     loaded.load_increment(tmp_path, second)
     assert loaded.items == buffer.items
-    prune(tmp_path, [second])
+    kinds.prune(tmp_path, [second])
     with pytest.raises(CheckpointError, match="cannot be read"):
         loaded.load_increment(tmp_path, first)
     (tmp_path / second["table"]["name"]).write_text("[1, 3]")

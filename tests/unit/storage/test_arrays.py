@@ -35,9 +35,8 @@ def test_columns_longer_than_a_piece_come_back(path: Path) -> None:
 def test_objects_are_written_and_read_only_where_pickles_are_allowed(path: Path) -> None:
     array = np.empty(3, object)
     array[:] = [{"a": np.arange(3)}, (1, "b", None), [np.float32(2)]]
-    with pytest.raises(
-        CheckpointError, match="cannot store 'x', because it contains Python objects.*allow_pickle=True"
-    ):
+    text = "cannot store 'x', because it contains Python objects.*allow_pickle=True"
+    with pytest.raises(CheckpointError, match=text):
         write_arrays(path, {}, {"x": array})
     assert not path.exists()
     write_arrays(path, {}, {"x": array}, allow_pickle=True)

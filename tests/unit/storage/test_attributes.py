@@ -99,9 +99,8 @@ def test_tensors_that_do_not_fit_the_state_are_refused(tmp_path: Path, monkeypat
         with monkeypatch.context() as patch:
             patch.setattr(attributes, "split_state", lambda state: (state, [[path, torch.ones(1)]]))  # noqa: B023
             Seeing("text").save(tmp_path)
-        with pytest.raises(
-            CheckpointError, match=r"state-tensors-\w+\.pt: does not match the state in the same directory"
-        ):
+        message = r"state-tensors-\w+\.pt: does not match the state in the same directory"
+        with pytest.raises(CheckpointError, match=message):
             other.load(tmp_path)
     assert other.state == "as it was"
 
@@ -116,9 +115,8 @@ def test_a_state_that_holds_itself_is_refused(tmp_path: Path) -> None:
 def test_the_error_of_a_damaged_save_says_how_the_copies_in_it_are_loaded(tmp_path: Path, learner: Learner) -> None:
     other = Learner()
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(
-        CheckpointError, match=r"previous.json is missing \(it lists the files of the previous save\)"
-    ) as raised:
+    message = r"previous.json is missing \(it lists the files of the previous save\)"
+    with pytest.raises(CheckpointError, match=message) as raised:
         other.load(tmp_path)
     assert str(raised.value).endswith("unverified, without counters, remove manifest.json and previous.json")
     (tmp_path / "manifest.json").unlink()

@@ -55,9 +55,7 @@ def test_everything_is_synced_once_at_the_end(tmp_path: Path, synced: Synced) ->
 
 
 @needs_proc
-def test_what_takes_the_place_of_a_file_is_synced_before_with_all_that_came_earlier(
-    tmp_path: Path, synced: Synced
-) -> None:
+def test_what_replaces_a_file_is_synced_before_with_all_that_came_earlier(tmp_path: Path, synced: Synced) -> None:
     (tmp_path / "old").write_bytes(b"old")
     with synced_together():
         atomic_write(tmp_path / "a", b"a")

@@ -8,7 +8,7 @@ from pfrl_like.utils.ask_yes_no import ask_yes_no
 
 
 @pytest.mark.parametrize(("answers", "expected"), [(["y"], True), (["maybe", "", "YE"], True), (["No"], False)])
-def test_the_question_is_repeated_until_an_answer(
+def test_a_question_is_repeated_till_answered(
     monkeypatch: pytest.MonkeyPatch, answers: list[str], expected: bool
 ) -> None:
     given: Iterator[str] = iter(answers)

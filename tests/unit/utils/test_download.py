@@ -75,9 +75,8 @@ def test_a_part_that_holds_everything_or_more_is_noticed(server: FileServer, tmp
 def test_a_wrong_checksum_is_refused_and_the_file_removed(server: FileServer, tmp_path: Path, there: bool) -> None:
     if there:
         (tmp_path / "file").write_bytes(CONTENT)
-    with pytest.raises(
-        CheckpointError, match=f"has the checksum {SHA256}, expected sha256 {'0' * 64}; the file was removed"
-    ):
+    message = f"has the checksum {SHA256}, expected sha256 {'0' * 64}; the file was removed"
+    with pytest.raises(CheckpointError, match=message):
         download_file(f"{server.url}/file", tmp_path / "file", "0" * 64)
     assert [path.name for path in tmp_path.iterdir()] == ["file.lock"]
     assert download_file(f"{server.url}/file", tmp_path / "file", SHA256.upper()).read_bytes() == CONTENT

@@ -55,6 +55,12 @@ class Counting(gymnasium.Env):
         return np.full((100, 90), self.t, np.uint8)
 
 
+def began(env):
+    """An environment after its reset."""
+    env.reset()
+    return env
+
+
 WRAPPERS = {
     "noop": atari.NoopResetEnv,
     "fire": atari.FireResetEnv,
@@ -138,8 +144,7 @@ class Lives(Counting):
 
 @pytest.mark.parametrize("kwargs", [{"truncates": True}, {"info": {"needs_reset": True}}, {}])
 def test_a_game_that_is_cut_off_is_begun_anew(kwargs):
-    env = atari.EpisodicLifeEnv(Lives(length=1, **kwargs))
-    env.reset()
+    env = began(atari.EpisodicLifeEnv(Lives(length=1, **kwargs)))
     *_, terminated, truncated, info = env.step(0)
     assert terminated is (not kwargs) and truncated is kwargs.get("truncates", False)
     assert env.needs_real_reset
@@ -147,16 +152,14 @@ def test_a_game_that_is_cut_off_is_begun_anew(kwargs):
 
 
 def test_a_lost_life_ends_the_episode_and_a_seed_the_game():
-    env = atari.EpisodicLifeEnv(Lives())
-    env.reset()
+    env = began(atari.EpisodicLifeEnv(Lives()))
     assert [env.step(0)[2] for _ in range(2)] == [False, True]
     assert env.reset()[0][0, 0] == 3 and env.lives == 4  # after one step that does nothing
     assert env.reset(seed=0)[0][0, 0] == 0 and env.lives == 5
 
 
 def test_a_game_that_ends_in_the_step_after_a_lost_life_is_begun_anew():
-    env = atari.EpisodicLifeEnv(Lives(length=3))
-    env.reset()
+    env = began(atari.EpisodicLifeEnv(Lives(length=3)))
     env.step(0)
     assert env.step(0)[2] is True and not env.needs_real_reset
     assert env.reset()[0][0, 0] == 0 and len(env.unwrapped.resets) == 2
@@ -169,8 +172,7 @@ def test_a_game_that_ends_in_the_step_after_a_lost_life_is_begun_anew():
 def test_skipping_sums_rewards_and_takes_the_maximum_of_the_last_two_frames():
     darker = Counting()
     darker._obs = lambda: np.full((100, 90), 100 - darker.t, np.uint8)
-    env = atari.MaxAndSkipEnv(darker, skip=3)
-    env.reset()
+    env = began(atari.MaxAndSkipEnv(darker, skip=3))
     obs, reward, *_, info = env.step(RIGHT)
     assert env.unwrapped.actions == [RIGHT] * 3
     assert obs[0, 0] == 98 and reward == -3.0 * (1 + 2 + 3) and info["at"] == 3
@@ -178,8 +180,7 @@ def test_skipping_sums_rewards_and_takes_the_maximum_of_the_last_two_frames():
 
 @pytest.mark.parametrize("kwargs", [{"truncates": True}, {"info": {"needs_reset": True}}, {}])
 def test_skipping_stops_at_the_end_and_shows_the_true_last_frame(kwargs):
-    env = atari.MaxAndSkipEnv(Counting(length=5, **kwargs), skip=4)
-    env.reset()
+    env = began(atari.MaxAndSkipEnv(Counting(length=5, **kwargs), skip=4))
     assert env.step(0)[0][0, 0] == 4
     obs, reward, terminated, truncated, info = env.step(0)
     assert obs[0, 0] == 5 and reward == -15.0
@@ -223,8 +224,7 @@ def test_frames_are_the_same_without_opencv(monkeypatch, height):
 
 
 def test_scaled_frames_are_divided_by_255():
-    env = atari.ScaledFloatFrame(Counting())
-    env.reset()
+    env = began(atari.ScaledFloatFrame(Counting()))
     obs = env.step(0)[0]
     assert obs.dtype == np.float32 and obs[0, 0] == np.float32(1) / np.float32(255)
     assert env.observation_space == spaces.Box(0, 1, (100, 90), np.float32)

@@ -79,9 +79,8 @@ REACHED = {
 @pytest.mark.parametrize("name", ALL)
 def test_numbers_reach_the_agent(name: str) -> None:
     known = algos.fitting.base.ESTIMATORS[name].defaults()
-    given = {
-        each: 2 * known[each] if isinstance(known[each], int) else known[each] / 2 for each in known.keys() & REACHED
-    }
+    reached = {each: known[each] for each in known.keys() & REACHED}
+    given = {each: 2 * value if isinstance(value, int) else value / 2 for each, value in reached.items()}
     made = built(name, **given)
     assert {param: operator.attrgetter(REACHED[param])(made.impl) for param in given} == pytest.approx(given)
     assert made.get_params().items() >= given.items()

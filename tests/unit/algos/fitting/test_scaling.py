@@ -33,9 +33,8 @@ def data(discrete: bool, *, far: bool = False, factor: float = 1.0, n: int = 60)
     obs, ends = rng.normal(size=(n, 4)).astype(np.float32), np.arange(n) % 20 == 19
     reward = rng.integers(-8, 9, n) / 4 * factor
     action: Any = rng.integers(0, 3, n) if discrete else rng.integers(-16, 17, (n, 2)).astype(np.float32) / 16
-    return MDPDataset.from_arrays(
-        obs, action * WIDTH + CENTER if far else action, reward, ends, discrete_action=discrete
-    )
+    action = action * WIDTH + CENTER if far else action
+    return MDPDataset.from_arrays(obs, action, reward, ends, discrete_action=discrete)
 
 
 def fitted(name: str, episodes: Any, **options: Any) -> Any:
@@ -116,9 +115,8 @@ def test_params_json_makes_the_same_scalers(tmp_path: Path) -> None:
     made = make("SAC", action_scaler="min_max", reward_scaler=preprocessing.ClipRewardScaler(-1.0, 1.0))
     made.fit(data(False, far=True), 1, logdir=tmp_path, experiment_name="a", with_timestamp=False, verbose=False)
     again: Any = algos.Estimator.from_json(tmp_path / "a" / "params.json")
-    assert repr(again.action_scaler) == repr(made.action_scaler) and repr(again.reward_scaler) == repr(
-        made.reward_scaler
-    )
+    for name in ("action_scaler", "reward_scaler"):
+        assert repr(getattr(again, name)) == repr(getattr(made, name))
     assert again.__sklearn_clone__().get_params().keys() == made.get_params().keys()
 
 
