@@ -27,6 +27,7 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
             "train --agent sac --env Pendulum-v1 --steps 10000 --seeds 3 --set lr=1e-3 --set 'hidden_sizes=[64, 64]'",
             "train --agent dqn --env CartPole-v1 --stop-at-score 475 --stop-after 30",
             "train --config results/20261123-2212-dqn-cartpole-seed0/run.toml --seed 1",
+            "train --agent sac --env Pendulum-v1 --seeds 20 --on ray --address auto",
         ),
     ),
     "fit": (
@@ -162,7 +163,10 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if arguments.command == "completion":
         print(completion_script(arguments.shell, commands_of(parser)))
         return 0
-    if getattr(arguments, "seeds", 1) > 1:
+    of_ray = [name for name in ("address", "cpus") if getattr(arguments, name, None) is not None]
+    if of_ray and arguments.on is None:  # processes of this program have --on local
+        raise argparse.ArgumentError(None, f"argument --{of_ray[0]}: has no effect without --on ray")
+    if getattr(arguments, "seeds", 1) > 1 or getattr(arguments, "on", None) == "ray":
         from pfrl_like.cli.seeds import train_seeds
 
         return train_seeds(arguments)
@@ -243,9 +247,9 @@ def _score(text: str) -> float:
     return number
 
 
-def _minutes(text: str) -> float:
+def _positive(text: str) -> float:
     if _score(text) <= 0:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a positive number of minutes")
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a positive number")
     return float(text)
 
 
@@ -276,10 +280,19 @@ def _add_training(command: argparse.ArgumentParser) -> None:
     text = "end training when the mean return of an evaluation reaches S"
     add("--stop-at-score", metavar="S", type=_score, help=text)
     text = "end training after this time, the time before an interruption included (except of asynchronous agents)"
-    add("--stop-after", metavar="MINUTES", type=_minutes, help=text)
+    add("--stop-after", metavar="MINUTES", type=_positive, help=text)
     text = "train N seeds at once, the first is that of --seed; default: 1"
     add("--seeds", metavar="N", type=_count, default=1, help=text)
-    add("--jobs", metavar="N", type=_count, help="maximum number of seeds at once; default: number of cores")
+    text = "maximum number of seeds at once; default: number of cores, or with --on ray that of the CPUs of Ray"
+    add("--jobs", metavar="N", type=_count, help=text)
+    text = """local (the default): on this machine; ray: on the nodes of a cluster of Ray, or in a Ray of its own here;
+    needs the extra `distributed`. All nodes need this library, and shared storage with the current directory and
+    --outdir. A seed whose process or node is lost is started again, at most 3 times"""
+    add("--on", choices=("local", "ray"), help=text)
+    text = "address of the cluster, with --on ray; default: RAY_ADDRESS, or else a Ray of its own on this machine"
+    add("--address", metavar="ADDRESS", help=text)
+    text = "CPUs that Ray reserves for each seed, with --on ray; may be a fraction; default: 1"
+    add("--cpus", metavar="N", type=_positive, help=text)
     add("--outdir", metavar="DIR", default="results", help="parent of the run directories; default: results")
     add("--new", action="store_true", help="start a new run, even if there is one with the same settings")
     add("--quiet", action="store_true", help="print only the result")

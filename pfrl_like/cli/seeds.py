@@ -1,18 +1,22 @@
-"""Training of several seeds side by side, each in a process of its own. This process imports nothing heavy."""
+"""Training of several seeds side by side, each in a process of its own, on this machine or on the nodes of Ray."""
 
 import argparse
 import concurrent.futures
+import contextlib
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from pfrl_like.cli.seed_processes import child_process, ray_processes
 from pfrl_like.utils.checks import check_counts
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: Function that starts a process with the arguments of a command. The context ends with the process.
+Start = Callable[[Sequence[str]], contextlib.AbstractContextManager[Any]]
 #: Exit statuses of a child that a signal has ended.
 _INTERRUPTED = {*(-signum for signum in _SIGNALS), *(128 + signum for signum in _SIGNALS)}
 
@@ -22,16 +26,17 @@ def train_seeds(arguments: argparse.Namespace) -> int:
 
     Return 0 if all seeds finish, 1 if some fail, 2 if an option is invalid, and 128 + the number of a signal.
     """
-    first, n_seeds = _first_seed(arguments), arguments.seeds
-    children = _Children(arguments.argv, quiet=arguments.quiet)
-    jobs = min(arguments.jobs or os.cpu_count() or 1, n_seeds)
-    before = {signum: signal.signal(signum, children.end) for signum in _SIGNALS}
-    try:
+    first, n_seeds, is_on_ray = _first_seed(arguments), arguments.seeds, arguments.on == "ray"
+    jobs = min(arguments.jobs or (n_seeds if is_on_ray else os.cpu_count() or 1), n_seeds)
+    with contextlib.ExitStack() as stack:
+        start: Start = child_process
+        if is_on_ray:
+            start = stack.enter_context(ray_processes(arguments.address, arguments.cpus or 1))
+        children = _Children(arguments.argv, start, quiet=arguments.quiet)
+        for signum in _SIGNALS:
+            stack.callback(signal.signal, signum, signal.signal(signum, children.end))
         with concurrent.futures.ThreadPoolExecutor(jobs) as executor:
             results = [*executor.map(children.run, range(first, first + n_seeds))]
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
     statuses = [status for status, _ in results]
     if 2 not in statuses or {*statuses} - {2, None, *_INTERRUPTED}:
         _print_table(first, results)
@@ -57,19 +62,21 @@ def _first_seed(arguments: argparse.Namespace) -> int:
 class _Children:
     """Processes that train one seed each.
 
-    They belong to the process group of this process, so that Ctrl-C on a terminal and signals to the group reach them.
+    On this machine, they belong to the process group of this process, so that Ctrl-C on a terminal and signals to the
+    group reach them.
 
     Args:
         argv: Command line of this process.
+        start: Function that starts a process with a command line.
         quiet: True to print only errors.
 
     Attributes:
         ended_by: Number of the signal that has ended the processes. None if there was none.
     """
 
-    def __init__(self, argv: list[str], *, quiet: bool) -> None:
-        self._argv, self._quiet = argv, quiet
-        self._children: list[subprocess.Popen[str]] = []
+    def __init__(self, argv: list[str], start: Start, *, quiet: bool) -> None:
+        self._argv, self._start, self._quiet = argv, start, quiet
+        self._children: list[Any] = []
         self._is_ended = False
         self.ended_by: int | None = None
         self._errors: set[str] = set()
@@ -86,22 +93,26 @@ class _Children:
             child.terminate()  # a second signal within half a second is ignored, so that Ctrl-C does not count twice
 
     def run(self, seed: int) -> tuple[int | None, str]:
-        """Train a seed. Return the exit status, and the last line of the output. The status is None without a start."""
+        """Train a seed. Return the exit status, and the error of a failed seed, or the last line of the output.
+
+        The status is None without a start.
+        """
         if self._is_ended:
             return None, ""
-        command = [sys.executable, "-m", "pfrl_like", *self._argv, "--seeds", "1", "--seed", str(seed)]
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
-        with subprocess.Popen(command, env=environ, **pipes) as child:
+        with self._start([*self._argv, "--on", "local", "--seeds", "1", "--seed", str(seed)]) as child:
             self._children.append(child)
             if self._is_ended:
                 child.terminate()
-            line = ""
-            for line in child.stdout or ():
+            line, error, is_traceback = "", "", False
+            for line in child.stdout:
                 self._print(seed, line)
+                if line.startswith("Traceback "):
+                    is_traceback = True
+                elif is_traceback and not line.startswith(" "):  # the lines after this one are notes
+                    error, is_traceback = line, False
         if child.returncode == 2:  # the options are invalid, and they are the options of all seeds
             self.end()
-        return child.returncode, line.strip()
+        return child.returncode, (error if child.returncode == 1 and error else line).strip()
 
     def _print(self, seed: int, line: str) -> None:
         line = line.rstrip()

@@ -21,8 +21,11 @@ _FOLDER = "/tmp"
 _OBJECT_STORE_BYTES = 1 << 29
 
 
-def import_ray() -> Any:
+def import_ray(purpose: str = "train_agent_distributed") -> Any:
     """Return the module `ray`.
+
+    Args:
+        purpose: Name of the function or option that needs Ray, for the message of the error.
 
     Raises:
         MissingDependencyError: If Ray is not installed.
@@ -30,12 +33,12 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise MissingDependencyError("ray", "train_agent_distributed", "distributed") from error
+        raise MissingDependencyError("ray", purpose, "distributed") from error
     return ray
 
 
 @contextlib.contextmanager
-def ray_session(address: str | None = None) -> Iterator[tuple[Any, bool]]:
+def ray_session(address: str | None = None, *, purpose: str = "train_agent_distributed") -> Iterator[tuple[Any, bool]]:
     """Connect to Ray. At the end, disconnect, and stop Ray if this function started it.
 
     If the program has already called `ray.init`, this connection is used. It is neither configured nor closed.
@@ -44,6 +47,7 @@ def ray_session(address: str | None = None) -> Iterator[tuple[Any, bool]]:
         address: Address of a cluster, as in `ray.init`. If None, the environment variable RAY_ADDRESS is used. If this
             variable is not set either, a private Ray is started on this machine. It prints nothing, has no dashboard,
             sends no telemetry and listens only on the loopback interface. Its temporary folder is removed at the end.
+        purpose: Name of the function or option that needs Ray, for the message of an error.
 
     Yields:
         The module `ray`, and True if a private Ray was started.
@@ -54,7 +58,7 @@ def ray_session(address: str | None = None) -> Iterator[tuple[Any, bool]]:
     """
     address = address or os.environ.get("RAY_ADDRESS") or None
     with _variables(_QUIET if address is not None else {**_QUIET, _LOOPBACK: "0"}):
-        ray = import_ray()
+        ray = import_ray(purpose)
         if ray.is_initialized():
             yield ray, False
             return
