@@ -157,10 +157,11 @@ class DistributedSource:
         if chunk is None:
             return
         if self.order == "arrival":
-            self._tick_seconds[i] = answer.seconds / len(chunk.reward)
+            self._tick_seconds[i] = answer.seconds / answer.n_ticks
         if i in self.actors.cut:
             self.actors.cut.remove(i)
-            chunk = dataclasses.replace(chunk, cut=np.ones(k, np.bool_))
+            cut = {"cut": np.ones(k, np.bool_)} if self.actors.buffer is None else {"is_cut": True}
+            chunk = dataclasses.replace(chunk, **cut)
         if not self._has_stored:
             self._has_stored = True
             first = next(chunk.steps())["obs"][0]
@@ -176,9 +177,9 @@ class DistributedSource:
             self.agent.update_from_rollout()
             self.updates += 1
             return True
-        if len(self.agent.replay_buffer) < self.agent.replay_start_size:
-            return False
         if self._first is None:
+            if len(self.agent.replay_buffer) < self.agent.replay_start_size:
+                return False
             self._first = self.agent.t
         due: int = math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates
         for _ in range(due):
@@ -198,15 +199,18 @@ class DistributedSource:
             - "weights_age": mean number of publications between the weights of an answer and the newest weights
             - "learner_waits": fraction of the time in which this process waited for answers
             - "actors_wait": fraction of the time in which the actors waited for requests
+            - "replay_waits": fraction of the time in which this process waited for a replay actor, if there is one
             - "updates": number of updates
             - "lost_processes", "lost_nodes": numbers of actors that were lost, with their process or with their node
             - "lost_steps": number of steps that were asked for and did not arrive, because their actor was lost
         """
+        buffer = self.actors.buffer
         elapsed = 0.0 if self._started_at is None else time.perf_counter() - self._started_at
         return {
             "weights_age": sum(self._ages) / max(1, len(self._ages)),
             "learner_waits": self._waited / max(elapsed, 1e-9),
             "actors_wait": self._idle / max(self._idle + self._worked, 1e-9),
+            **({} if buffer is None else {"replay_waits": buffer.waited / max(elapsed, 1e-9)}),
             "updates": self.updates,
             **self.actors.counts,
         }
@@ -220,6 +224,7 @@ class DistributedSource:
         return {
             "actors": self.actors.saved_state(), "updates": self.updates, "first": self._first, "version": self.version,
             "ages": [*self._ages],
+            "replay_streams": None if self.actors.buffer is None else self.actors.buffer.saved_streams(),
             "order": unknown_state(_ARRIVAL) if self.order == "arrival" and not self.is_synchronous else "fixed",
         }  # fmt: skip
 
@@ -237,6 +242,8 @@ class DistributedSource:
         reasons = self.actors.restore_state(state["actors"])
         self.updates, self._first = int(state["updates"]), state["first"]
         self._ages.extend(state["ages"])
+        if self.actors.buffer is not None and state["replay_streams"] is not None:
+            self.actors.buffer.restore_streams(state["replay_streams"])
         self._started_at, self._has_stored = time.perf_counter(), True
         self.version = int(state["version"]) - 1
         self._publish()
