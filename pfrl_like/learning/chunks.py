@@ -57,7 +57,7 @@ def acting_td_errors(agent: Any, chunk: Chunk) -> NDArray[np.float64] | None:
         one evaluation of the acting network: if it is a policy or is recurrent, if a subclass selects the actions
         itself, or if the steps have action masks.
     """
-    is_simple = isinstance(agent._selector, ValueActionSelector) and agent.recurrent_memory is None
+    is_simple = isinstance(getattr(agent, "_selector", None), ValueActionSelector) and agent.recurrent_memory is None
     if not is_simple or agent._acting_hook in agent._overridden_hooks or ACTION_MASK in chunk.extra:
         return None
     obs = chunk.joined_values()

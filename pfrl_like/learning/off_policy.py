@@ -19,7 +19,7 @@ from pfrl_like.gpu import resolve_device
 from pfrl_like.learning import statistics
 from pfrl_like.learning.acting import Acting, check_observed
 from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_training
-from pfrl_like.learning.chunks import acting_td_errors, count_step, observe_replay_chunk
+from pfrl_like.learning.chunks import count_step, observe_replay_chunk
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts, check_start
 from pfrl_like.learning.compatibility.spaces import check_dataset, raise_for_unknown_action
 from pfrl_like.learning.critics import Targets
@@ -534,7 +534,6 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     count_step = count_step
     observe_chunk = observe_replay_chunk
-    acting_td_errors = acting_td_errors
     _prepare = features_of_batch
     saved_state = statistics.saved_progress
     restore_state = statistics.restore_progress

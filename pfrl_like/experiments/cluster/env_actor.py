@@ -20,6 +20,7 @@ from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.sources import VectorSource
+from pfrl_like.learning.chunks import acting_td_errors
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import GlobalStreams, Streams
 from pfrl_like.replay_buffers.chunks import PRIORITY
@@ -259,9 +260,9 @@ class EnvActor:
         """
         answer = self.collect(weights, version, t, ticks)
         chunk: Chunk | None = answer.chunk
-        if chunk is not None and has_errors and hasattr(self.acting, "acting_td_errors"):
-            errors = self.acting.acting_td_errors(chunk)
-            chunk = chunk if errors is None else replace(chunk, extra={**chunk.extra, PRIORITY: errors})
+        errors = acting_td_errors(self.acting, chunk) if chunk is not None and has_errors else None
+        if chunk is not None and errors is not None:
+            chunk = replace(chunk, extra={**chunk.extra, PRIORITY: errors})
         return answer._replace(chunk=None), chunk
 
     def saved_state(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
@@ -31,11 +31,8 @@ from pfrl_like.utils.random_seed import set_random_seed
 _MAX_UNCONFIRMED = 16
 
 
-class Size(NamedTuple):
-    """Number of items of a buffer, and number of its finished episodes (0 if it counts none)."""
-
-    items: int
-    episodes: int
+#: Number of items of a buffer, and number of its finished episodes (0 if it counts none).
+Size = tuple[int, int]
 
 
 class ReplayActor:
@@ -49,14 +46,18 @@ class ReplayActor:
     def __init__(self, packed: bytes, seed: int) -> None:
         self._packed, self._seed = packed, seed
 
-    def start(self, paths: Sequence[str]) -> Size:
-        """Load the buffer. The folders `paths` contain modules that the user imports."""
+    def start(self, paths: Sequence[str]) -> tuple[Size, int]:
+        """Load the buffer, and return its size and the number of the process.
+
+        Args:
+            paths: Folders of modules that the user imports.
+        """
         torch.set_num_threads(1)
         add_paths(paths)
         # The arrays of a pickled object do not own their memory, so that they cannot grow. Those of a copy can.
         (self.buffer,) = copy.deepcopy(cloudpickle.loads(self._packed))
         set_random_seed(self._seed)
-        return self._size()
+        return self._size(), os.getpid()
 
     def append_chunk(self, chunk: Any, env_ids: Sequence[Any], is_cut: bool) -> Size:
         """Store the steps of a chunk. If `is_cut` is True, first end the running episodes of its environments."""
@@ -83,16 +84,15 @@ class ReplayActor:
             result = result._map(lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf, keep=())
         return result, self._size()
 
-    def saved_streams(self) -> dict[str, Any]:
-        """Return the state of the random streams as JSON values."""
-        return Streams.of(self.buffer).to_plain()
-
-    def restore_streams(self, plain: Mapping[str, Any]) -> None:
-        """Restore the result of `saved_streams`."""
-        Streams.of(self.buffer).restore(plain)
+    def streams(self, saved: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Restore the random streams if `saved` is not None. Return their states as JSON values."""
+        streams = Streams.of(self.buffer)
+        if saved is not None:
+            streams.restore(saved)
+        return streams.to_plain()
 
     def _size(self) -> Size:
-        return Size(len(self.buffer), getattr(self.buffer, "n_episodes", 0))
+        return len(self.buffer), getattr(self.buffer, "n_episodes", 0)
 
 
 @dataclass(frozen=True)
@@ -128,46 +128,40 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         packed: Result of `cloudpickle.dumps` for a tuple that contains the buffer.
         seed: Seed of the random streams of the process.
         in_flight: Number k of minibatches that are requested at the same time. 1 requests a minibatch when it is used.
-        start_timeout: Seconds in which the process must start.
-        answer_timeout: Seconds in which it must answer a request.
+        timeouts: Seconds in which the process must start, and in which it must answer a request.
 
     Attributes:
+        pid: Number of the process on its node.
         waited: Seconds for which the learner has waited for the process.
 
     Raises:
         WorkerError: If the process does not start, is lost, or does not answer.
     """
 
-    has_no_rng = True  # of the learner's process
+    has_no_rng = True  # in the process of the learner
+    #: True if the errors of the newest result of `sample` or `sample_episodes` are expected.
+    waits_for_errors = False
 
     def __init__(
-        self,
-        ray: Any,
-        buffer: Any,
-        packed: bytes,
-        seed: int,
-        in_flight: int,
-        start_timeout: float,
-        answer_timeout: float,
+        self, ray: Any, buffer: Any, packed: bytes, seed: int, in_flight: int, timeouts: tuple[float, float]
     ) -> None:
         self.prioritized = buffer.prioritized
         self._capacity: int | None = buffer.capacity
         self.num_steps = getattr(buffer, "num_steps", 1)
         #: True if the TD errors of new steps become their first priorities.
         self.uses_first_errors = isinstance(buffer, PrioritizedReplayBuffer)
-        self._ray, self._in_flight, self._timeout = ray, in_flight, start_timeout
+        self._ray, self._in_flight, self._timeout = ray, in_flight, timeouts[0]
         self._errors: list[tuple[Any, Any]] = []  # of updates, sent with the next request
         self._unconfirmed: deque[Any] = deque()
         self._ahead: deque[Any] = deque()
         self._request: Any = None  # of the minibatches in `_ahead`
-        self._last_index: Any = None  # of the newest minibatch; None if its errors are not expected from the learner
         self.waited = 0.0
         node = ray.get_runtime_context().get_node_id()
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
         self._actor = ray.remote(ReplayActor).options(**options).remote(packed, seed)
-        self._size: Size = self._get(self._actor.start.remote(sys.path))
-        self._timeout = answer_timeout
+        self._size, self.pid = self._get(self._actor.start.remote(sys.path))
+        self._timeout = timeouts[1]
 
     @property
     def capacity(self) -> int | None:
@@ -175,12 +169,12 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         return self._capacity
 
     def __len__(self) -> int:
-        return self._confirmed().items
+        return self._confirmed()[0]
 
     @property
     def n_episodes(self) -> int:
         """Number of finished episodes that can be sampled."""
-        return self._confirmed().episodes
+        return self._confirmed()[1]
 
     # Storing
 
@@ -202,10 +196,6 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         """Store one transition; see `AbstractReplayBuffer.append`."""
         self._call("append", *args, **options)
 
-    def append_batch(self, *args: Any, **options: Any) -> None:
-        """Store one transition of each of several environments; see `AbstractReplayBuffer.append_batch`."""
-        self._call("append_batch", *args, **options)
-
     def stop_current_episode(self, env_id: Any = 0) -> None:
         """End the running episode of the environment `env_id`. Its next step starts a new episode."""
         self._call("stop_current_episode", env_id)
@@ -214,11 +204,13 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
 
     def sample(self, n: int) -> Any:
         """Draw distinct items; see `AbstractReplayBuffer.sample`."""
-        return self._sample_lists("sample", n)
+        self.waits_for_errors = self.prioritized
+        return self._call("sample", n)
 
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
         """Draw distinct episodes; see `AbstractEpisodicReplayBuffer.sample_episodes`."""
-        return self._sample_lists("sample_episodes", n_episodes, max_len)
+        self.waits_for_errors = self.prioritized
+        return self._call("sample_episodes", n_episodes, max_len)
 
     def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", **options: Any) -> Batch:
         """Return the oldest requested minibatch, and request another one; see `AbstractReplayBuffer.sample_batch`."""
@@ -232,21 +224,13 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
 
     def update_priorities(self, index: Any, td_error: Any) -> None:
         """Send the errors of sampled items with the next request; see `AbstractReplayBuffer.update_priorities`."""
-        errors = torch.as_tensor(td_error).detach().double().cpu().numpy()
-        self._errors.append((np.asarray(index), errors))
-        self._last_index = None
+        self._errors.append((np.asarray(index), torch.as_tensor(td_error).detach().double().cpu().numpy()))
+        self.waits_for_errors = False
 
     def update_errors(self, errors: Any) -> None:
-        """Send the errors of the newest sample, in the order of its items."""
-        if self._last_index is None:
-            self._call("update_errors", errors)
-        else:
-            self.update_priorities(self._last_index, errors)
-
-    @property
-    def waits_for_errors(self) -> bool:
-        """True if the errors of the newest minibatch have not been passed to `update_priorities` yet."""
-        return self.prioritized and self._last_index is not None
+        """Update the priorities of the newest result of `sample` or `sample_episodes`, in the order of its items."""
+        self._call("update_errors", errors)
+        self.waits_for_errors = False
 
     # Saving
 
@@ -258,23 +242,18 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         """Replace the content with the content of a file; see `AbstractReplayBuffer.load`."""
         self._call("load", os.path.abspath(filename), **options)
 
-    def save_increment(self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Save the content, with all sent chunks, into a folder; see `AbstractReplayBuffer.save_increment`."""
-        reference: dict[str, Any] = self._call("save_increment", os.path.abspath(folder), last)
-        return reference
+    def save_increment(self, folder: Any, last: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Save the content, with all sent chunks, into a folder; see `AbstractReplayBuffer.save_increment`.
 
-    def load_increment(self, folder: str | os.PathLike[str], reference: Mapping[str, Any]) -> None:
+        The reference also contains the states of the random streams of the replay actor.
+        """
+        reference = self._call("save_increment", os.path.abspath(folder), last)
+        return {**reference, "streams": self._get(self._actor.streams.remote(None))}
+
+    def load_increment(self, folder: Any, reference: Mapping[str, Any]) -> None:
         """Replace the content with the content of a save; see `AbstractReplayBuffer.load_increment`."""
         self._call("load_increment", os.path.abspath(folder), reference)
-
-    def saved_streams(self) -> dict[str, Any]:
-        """Return the state of the random streams of the replay actor as JSON values."""
-        plain: dict[str, Any] = self._get(self._actor.saved_streams.remote())
-        return plain
-
-    def restore_streams(self, plain: Mapping[str, Any]) -> None:
-        """Restore the result of `saved_streams`."""
-        self._get(self._actor.restore_streams.remote(plain))
+        self._get(self._actor.streams.remote(reference.get("streams")))
 
     def close(self) -> None:
         """End the replay actor. Its content is lost, except what was saved. The size can still be read."""
@@ -294,12 +273,7 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         while len(self._ahead) < self._in_flight:
             self._ahead.append(self._send(*self._request))
         batch: Batch = self._get(self._ahead.popleft())[0]
-        self._last_index = batch.index
         return batch._map(lambda leaf: torch.tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, keep=("index",))
-
-    def _sample_lists(self, name: str, *args: Any) -> Any:
-        self._last_index = None
-        return self._call(name, *args)
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         """Call a method of the buffer after all earlier requests, and wait for its result."""

@@ -257,11 +257,10 @@ def _replay_actor(ray: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
     entropy = global_entropy() if arguments["seed"] is None else arguments["seed"]
     seeds = np.random.SeedSequence(entropy, spawn_key=(actors + 1, 0))
     in_flight = 1 if arguments["order"] == "fixed" else arguments["minibatches_in_flight"]
-    timeouts = arguments["start_timeout"], arguments["answer_timeout"]
-    agent.replay_buffer = RemoteBuffer(
-        ray, agent.replay_buffer, arguments["packed_buffer"], int(seeds.generate_state(1)[0]), in_flight, *timeouts
-    )
-    with contextlib.closing(agent.replay_buffer):
+    timeouts, seed = (arguments["start_timeout"], arguments["answer_timeout"]), int(seeds.generate_state(1)[0])
+    buffer = RemoteBuffer(ray, agent.replay_buffer, arguments["packed_buffer"], seed, in_flight, timeouts)
+    with contextlib.closing(buffer):
+        agent.replay_buffer = buffer
         yield
 
 

@@ -224,7 +224,6 @@ class DistributedSource:
         return {
             "actors": self.actors.saved_state(), "updates": self.updates, "first": self._first, "version": self.version,
             "ages": [*self._ages],
-            "replay_streams": None if self.actors.buffer is None else self.actors.buffer.saved_streams(),
             "order": unknown_state(_ARRIVAL) if self.order == "arrival" and not self.is_synchronous else "fixed",
         }  # fmt: skip
 
@@ -242,8 +241,6 @@ class DistributedSource:
         reasons = self.actors.restore_state(state["actors"])
         self.updates, self._first = int(state["updates"]), state["first"]
         self._ages.extend(state["ages"])
-        if self.actors.buffer is not None and state["replay_streams"] is not None:
-            self.actors.buffer.restore_streams(state["replay_streams"])
         self._started_at, self._has_stored = time.perf_counter(), True
         self.version = int(state["version"]) - 1
         self._publish()
