@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.distributed.actor import vary_streams
-from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
@@ -77,7 +76,6 @@ class Answer(NamedTuple):
 
     Attributes:
         chunk: The steps; in the driver, a `RemoteChunk` if there is a replay actor. None if no environment made a step.
-        n_ticks: Number of rows of each environment in the chunk.
         n_steps: Number of steps in the chunk.
         episodes: Return and length of each episode that ended.
         version: Version of the weights that selected the actions.
@@ -86,7 +84,6 @@ class Answer(NamedTuple):
     """
 
     chunk: Any
-    n_ticks: int
     n_steps: int
     episodes: list[tuple[float, int]]
     version: int
@@ -241,12 +238,10 @@ class EnvActor:
             episodes += [(each.total_reward, each.length) for each in self.source.tick(clock)]
         chunk = self.sender.take()
         self._finished_at = time.perf_counter()
-        n_ticks, n_steps = (0, 0) if chunk is None else (len(chunk.reward), chunk.n_steps)
-        return Answer(chunk, n_ticks, n_steps, episodes, version, self._finished_at - begun, idle)
+        n_steps = 0 if chunk is None else chunk.n_steps
+        return Answer(chunk, n_steps, episodes, version, self._finished_at - begun, idle)
 
-    def collect_apart(
-        self, weights: Weights, version: int, t: int, ticks: int, has_errors: bool
-    ) -> tuple[Answer, Chunk | None]:
+    def collect_apart(self, weights: Weights, version: int, t: int, ticks: int, has_errors: bool) -> tuple[Answer, Any]:
         """Return the answer of `collect` without the chunk, and the chunk, as two objects of Ray.
 
         The driver passes the reference to the second one to the replay actor, and does not read it.
@@ -259,9 +254,9 @@ class EnvActor:
             has_errors: True to add the column `priority` with TD errors, if the agent can compute them.
         """
         answer = self.collect(weights, version, t, ticks)
-        chunk: Chunk | None = answer.chunk
-        errors = acting_td_errors(self.acting, chunk) if chunk is not None and has_errors else None
-        if chunk is not None and errors is not None:
+        chunk = answer.chunk
+        errors = acting_td_errors(self.acting, chunk) if has_errors and chunk is not None else None
+        if errors is not None:
             chunk = replace(chunk, extra={**chunk.extra, PRIORITY: errors})
         return answer._replace(chunk=None), chunk
 

@@ -8,7 +8,6 @@ import contextlib
 import copy
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +28,6 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 #: Maximum number of messages of steps that the replay actor has not yet confirmed.
 _MAX_UNCONFIRMED = 16
-
-
 #: Number of items of a buffer, and number of its finished episodes (0 if it counts none).
 Size = tuple[int, int]
 
@@ -66,9 +63,7 @@ class ReplayActor:
         append_to_buffer(self.buffer, chunk, env_ids)
         return self._size()
 
-    def call(
-        self, name: str, args: Sequence[Any], options: Mapping[str, Any], errors: Sequence[tuple[Any, Any]]
-    ) -> tuple[Any, Size]:
+    def call(self, name: str, args: Any, options: Mapping[str, Any], errors: Any) -> tuple[Any, Size]:
         """Update priorities, and call a method of the buffer. Return its result and the size of the buffer.
 
         Args:
@@ -128,11 +123,10 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         packed: Result of `cloudpickle.dumps` for a tuple that contains the buffer.
         seed: Seed of the random streams of the process.
         in_flight: Number k of minibatches that are requested at the same time. 1 requests a minibatch when it is used.
-        timeouts: Seconds in which the process must start, and in which it must answer a request.
+        limits: Seconds in which the process must start, and in which it must answer a request.
 
     Attributes:
         pid: Number of the process on its node.
-        waited: Seconds for which the learner has waited for the process.
 
     Raises:
         WorkerError: If the process does not start, is lost, or does not answer.
@@ -143,25 +137,24 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
     waits_for_errors = False
 
     def __init__(
-        self, ray: Any, buffer: Any, packed: bytes, seed: int, in_flight: int, timeouts: tuple[float, float]
+        self, ray: Any, buffer: Any, packed: bytes, seed: int, in_flight: int, limits: Sequence[float]
     ) -> None:
         self.prioritized = buffer.prioritized
         self._capacity: int | None = buffer.capacity
         self.num_steps = getattr(buffer, "num_steps", 1)
         #: True if the TD errors of new steps become their first priorities.
         self.uses_first_errors = isinstance(buffer, PrioritizedReplayBuffer)
-        self._ray, self._in_flight, self._timeout = ray, in_flight, timeouts[0]
+        self._ray, self._in_flight, self._timeout = ray, in_flight, limits[0]
         self._errors: list[tuple[Any, Any]] = []  # of updates, sent with the next request
         self._unconfirmed: deque[Any] = deque()
         self._ahead: deque[Any] = deque()
         self._request: Any = None  # of the minibatches in `_ahead`
-        self.waited = 0.0
         node = ray.get_runtime_context().get_node_id()
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
         self._actor = ray.remote(ReplayActor).options(**options).remote(packed, seed)
         self._size, self.pid = self._get(self._actor.start.remote(sys.path))
-        self._timeout = timeouts[1]
+        self._timeout = limits[1]
 
     @property
     def capacity(self) -> int | None:
@@ -217,7 +210,7 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         return self._sample_ahead("sample_batch", (n, gamma), options).to(device)
 
     def sample_sequences(
-        self, n: int, max_len: int | None = None, gamma: float = 1.0, device: torch.device | str = "cpu", **options: Any
+        self, n: int, max_len: Any = None, gamma: float = 1.0, device: Any = "cpu", **options: Any
     ) -> Batch:
         """Return the oldest requested minibatch of sequences, and request another one, like `sample_batch`."""
         return self._sample_ahead("sample_sequences", (n, max_len, gamma), options).to(device)
@@ -260,7 +253,6 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         with contextlib.suppress(Exception):  # the actor or Ray itself may have ended
             self._confirmed()
         self._unconfirmed.clear()
-        self._ahead.clear()
         with contextlib.suppress(Exception):
             self._ray.kill(self._actor)
 
@@ -292,16 +284,10 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         return self._size
 
     def _get(self, ref: Any) -> Any:
-        begun = time.perf_counter()
         try:
             return self._ray.get(ref, timeout=self._timeout)
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
-        except self._ray.exceptions.GetTimeoutError:
-            raise WorkerError(0, f"of the replay buffer did not answer within {self._timeout:g} s") from None
-        except self._ray.exceptions.RayError as error:
-            hint = "Start the run again with resume=True: it continues from the newest checkpoint"
-            reason = str(error).partition("\n")[0]
-            raise WorkerError(0, f"of the replay buffer is lost, with its content: {reason}. {hint}") from None
-        finally:
-            self.waited += time.perf_counter() - begun
+        except self._ray.exceptions.RayError as error:  # the process has ended, or does not answer in time
+            text = f"of the replay buffer is lost, with its content: {str(error).splitlines()[0]}"
+            raise WorkerError(0, f"{text}. To continue from the newest checkpoint, use resume=True") from None

@@ -191,10 +191,10 @@ def train_agent_distributed(
             actor is lost. The message contains the traceback of the environment, or the resources that are missing.
         MissingDependencyError: If Ray is not installed.
         ConnectionError: If no cluster answers at `address`.
-        ValueError: If a number is out of range, if `order` or `replay` is unknown, or if `replay` is "actor" and the
-            agent has no replay buffer.
+        ValueError: If a number is out of range, or if `order` or `replay` is unknown.
         TypeError: If an argument has the wrong type, if `make_agent` returns an object that is no agent of this
-            library, or if `make_env`, the agent or its replay buffer cannot be sent to an actor.
+            library, if `replay` is "actor" and the agent has no replay buffer, or if `make_env`, the agent or its
+            buffer cannot be sent to an actor.
         CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
             be loaded.
     """
@@ -206,7 +206,9 @@ def train_agent_distributed(
     arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger}
     acting = _acting_copy(agent)
     packed = _packed(acting=acting, make_env=arguments["make_env"])
-    arguments["packed_buffer"] = _packed_buffer(agent) if replay == "actor" else None
+    if replay == "actor":
+        check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
+        arguments["packed_buffer"] = _packed(replay_buffer=agent.replay_buffer)
     with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with contextlib.closing(_source(ray, packed, size, arguments)) as source:
@@ -240,7 +242,7 @@ def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, 
     group = EnvActors(
         ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
         num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
-        buffer=None if arguments["packed_buffer"] is None else agent.replay_buffer,
+        buffer=agent.replay_buffer if "packed_buffer" in arguments else None,
     )  # fmt: skip
     known = column_of(os.fspath(arguments["outdir"]), METRICS, "return")[0] if arguments["resume"] else ()
     last = int(max(known, default=0))
@@ -250,7 +252,7 @@ def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, 
 @contextlib.contextmanager
 def _replay_actor(ray: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
     """Move the agent's replay buffer to a replay actor, if the arguments ask for it, and end the actor afterwards."""
-    if arguments["packed_buffer"] is None:
+    if "packed_buffer" not in arguments:
         yield
         return
     agent, actors = arguments["agent"], arguments["actors"]
@@ -262,18 +264,6 @@ def _replay_actor(ray: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
     with contextlib.closing(buffer):
         agent.replay_buffer = buffer
         yield
-
-
-def _packed_buffer(agent: Any) -> bytes:
-    """Return the agent's replay buffer as bytes that the replay actor can read.
-
-    Raises:
-        ValueError: If the agent has no replay buffer.
-        TypeError: If the buffer cannot be sent.
-    """
-    if not hasattr(agent, "update_from_replay"):
-        raise ValueError(f'replay is "actor", but {type(agent).__name__} has no replay buffer: leave replay out')
-    return _packed(replay_buffer=agent.replay_buffer)
 
 
 def _evaluator(

@@ -157,7 +157,7 @@ class DistributedSource:
         if chunk is None:
             return
         if self.order == "arrival":
-            self._tick_seconds[i] = answer.seconds / answer.n_ticks
+            self._tick_seconds[i] = answer.seconds * k / answer.n_steps
         if i in self.actors.cut:
             self.actors.cut.remove(i)
             cut = {"cut": np.ones(k, np.bool_)} if self.actors.buffer is None else {"is_cut": True}
@@ -199,18 +199,15 @@ class DistributedSource:
             - "weights_age": mean number of publications between the weights of an answer and the newest weights
             - "learner_waits": fraction of the time in which this process waited for answers
             - "actors_wait": fraction of the time in which the actors waited for requests
-            - "replay_waits": fraction of the time in which this process waited for a replay actor, if there is one
             - "updates": number of updates
             - "lost_processes", "lost_nodes": numbers of actors that were lost, with their process or with their node
             - "lost_steps": number of steps that were asked for and did not arrive, because their actor was lost
         """
-        buffer = self.actors.buffer
         elapsed = 0.0 if self._started_at is None else time.perf_counter() - self._started_at
         return {
             "weights_age": sum(self._ages) / max(1, len(self._ages)),
             "learner_waits": self._waited / max(elapsed, 1e-9),
             "actors_wait": self._idle / max(self._idle + self._worked, 1e-9),
-            **({} if buffer is None else {"replay_waits": buffer.waited / max(elapsed, 1e-9)}),
             "updates": self.updates,
             **self.actors.counts,
         }
