@@ -121,6 +121,11 @@ class Chunk:
         last = np.arange(n_rows, n_rows + np.count_nonzero(self.has_last))
         return _values(obs, np.flatnonzero(self.active_rows)), _values(obs, last)
 
+    def joined_values(self) -> Any:
+        """Return copies of the observations of `joined_obs`, as a sequence."""
+        n_rows = self.reward.size + np.count_nonzero(self.has_last)
+        return _values(map_nested(_as_objects, self.joined_obs()), np.arange(n_rows))
+
     def first_obs(self) -> tuple[list[int], Any]:
         """Return the environments that took a step, and the first observation of each of them, a sequence."""
         envs = np.flatnonzero(self.active_rows.any(axis=0))

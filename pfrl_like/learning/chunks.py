@@ -6,13 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, concatenate_nested, map_nested
 from pfrl_like.distributed.chunk import Chunk
+from pfrl_like.learning.acting import ValueActionSelector
 from pfrl_like.learning.recurrent_memory import batch_first
 from pfrl_like.learning.rollout import BootstrapInputs, Rows
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.contexts import evaluation_mode
 
 
 def count_step(agent: Any) -> None:
@@ -28,10 +32,43 @@ def observe_replay_chunk(agent: Any, chunk: Chunk, env_ids: Sequence[Any] | None
         chunk: Steps of k environments.
         env_ids: Ids of the k environments, hashable objects. If None, the ids are 0 to k - 1.
     """
-    buffer = agent.replay_buffer
-    kind = type(buffer) if hasattr(buffer, "append_chunk") else AbstractReplayBuffer  # a user's buffer may lack it
-    kind.append_chunk(buffer, chunk, env_ids)
+    append_to_buffer(agent.replay_buffer, chunk, env_ids)
     _count(agent, chunk.n_steps)
+
+
+def append_to_buffer(buffer: Any, chunk: Chunk, env_ids: Sequence[Any] | None = None) -> None:
+    """Store the steps of a chunk in a buffer, which may be a user's buffer without the method `append_chunk`."""
+    kind = type(buffer) if hasattr(buffer, "append_chunk") else AbstractReplayBuffer
+    kind.append_chunk(buffer, chunk, env_ids)
+
+
+def acting_td_errors(agent: Any, chunk: Chunk) -> NDArray[np.float64] | None:
+    """Return the absolute one-step TD errors |r + gamma * max Q(s', .) - Q(s, a)| of the steps of an acting copy.
+
+    Q is the acting network, which also takes the place of the target network (Ape-X, arXiv:1803.00933, section 3). The
+    call does not change the random generators.
+
+    Args:
+        agent: The acting copy.
+        chunk: T steps of k environments.
+
+    Returns:
+        The errors, [T, k]. They are arbitrary where an environment took no step. None if they cannot be computed with
+        one evaluation of the acting network: if it is a policy or is recurrent, if a subclass selects the actions
+        itself, or if the steps have action masks.
+    """
+    is_simple = isinstance(getattr(agent, "_selector", None), ValueActionSelector) and agent.recurrent_memory is None
+    if not is_simple or agent._acting_hook in agent._overridden_hooks or ACTION_MASK in chunk.extra:
+        return None
+    obs = chunk.joined_values()
+    padding = np.zeros((len(obs) - chunk.reward.size, *chunk.action.shape[2:]), chunk.action.dtype)
+    actions = np.concatenate([chunk.action.reshape(-1, *chunk.action.shape[2:]), padding])
+    with isolated_rng(), torch.inference_mode(), evaluation_mode(agent.model):
+        value = agent._value(agent.features(obs, agent.device))
+        q, best = (each.double().numpy() for each in (value.evaluate_actions(torch.from_numpy(actions)), value.max))
+    target = chunk.reward + agent.gamma * ~chunk.terminated * best[chunk.next_index]
+    errors: NDArray[np.float64] = np.abs(target - q[: chunk.reward.size].reshape(chunk.reward.shape))
+    return errors
 
 
 def _count(agent: Any, n_steps: int) -> None:

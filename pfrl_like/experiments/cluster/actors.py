@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.cluster.env_actor import Answer, Description, EnvActor, Origin, error_of, versions
+from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer, RemoteChunk
 from pfrl_like.runs.loop import unknown_state
 
 #: Maximum number of seconds for which `next` waits, so that signals and time limits are noticed.
@@ -45,6 +46,7 @@ class Request(NamedTuple):
         limit: Number of seconds in which the answer must arrive.
         deadline: Time at which these seconds are over, on the clock of `time.monotonic`.
         ping: Reference to the answer of `ping`, if the actor is starting, else None.
+        chunk: Reference to the chunk of the answer, if there is a replay actor, else None.
     """
 
     actor: int
@@ -52,6 +54,7 @@ class Request(NamedTuple):
     limit: float
     deadline: float
     ping: Any = None
+    chunk: Any = None
 
 
 class EnvActors:
@@ -66,6 +69,8 @@ class EnvActors:
         cpus: Number of CPUs that Ray reserves for each actor. It may be a fraction.
         limits: Limits of time, losses and requests.
         logger: Logger that gets a warning when an actor is lost.
+        buffer: The replay buffer if it is in a replay actor. The chunks of answers are then `RemoteChunk`s. If None,
+            this process reads the chunks.
 
     Attributes:
         handles: Handles of the actors in Ray.
@@ -94,7 +99,9 @@ class EnvActors:
         cpus: float,
         limits: Limits,
         logger: logging.Logger,
+        buffer: RemoteBuffer | None = None,
     ) -> None:
+        self.buffer = buffer
         self.ray, self.make_origin, self.arguments = ray, make_origin, arguments
         self.num_envs, self.cpus, self.limits, self.logger = num_envs, cpus, limits, logger
         options = {"num_cpus": cpus, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
@@ -125,8 +132,13 @@ class EnvActors:
 
     def ask(self, i: int, weights: Any, version: int, t: int, ticks: int) -> None:
         """Ask an actor for `ticks` steps of each environment; see `EnvActor.collect`."""
-        ref = self.handles[i].collect.remote(weights, version, t, ticks)
-        self._add(ref, i, ticks * self.num_envs, self.limits.answer)
+        arguments, handle, chunk = (weights, version, t, ticks), self.handles[i], None
+        if self.buffer is None:
+            ref = handle.collect.remote(*arguments)
+        else:
+            method = handle.collect_apart.options(num_returns=2)
+            ref, chunk = method.remote(*arguments, self.buffer.uses_first_errors)
+        self._add(ref, i, ticks * self.num_envs, self.limits.answer, chunk=chunk)
 
     def next(self, *, in_turn: bool = False) -> tuple[int, Answer] | None:
         """Wait for an answer, at most half a second.
@@ -160,6 +172,8 @@ class EnvActors:
             self.idle += [request.actor] * self.limits.in_flight
             return None
         self._early_deaths[request.actor] = 0
+        if request.chunk is not None and answer.n_steps:
+            answer = answer._replace(chunk=RemoteChunk(self.ray, request.chunk, answer.n_steps))
         return request.actor, answer
 
     def _make(self, i: int) -> Any:
@@ -169,8 +183,8 @@ class EnvActors:
         ping = self.handles[i].ping.remote()  # before the other call, because an actor works on one call after another
         self._add(self.handles[i].start.remote(self._records, sys.path), i, 0, limit, ping)
 
-    def _add(self, ref: Any, i: int, rows: int, limit: float, ping: Any = None) -> None:
-        self.pending[ref] = Request(i, rows, limit, time.monotonic() + limit, ping)
+    def _add(self, ref: Any, i: int, rows: int, limit: float, ping: Any = None, chunk: Any = None) -> None:
+        self.pending[ref] = Request(i, rows, limit, time.monotonic() + limit, ping, chunk)
 
     def _check_deadlines(self) -> None:
         """Replace the actors that have not answered in time.
@@ -248,7 +262,7 @@ class EnvActors:
                 if any(self.pending[ref].ping is not None for ref in refs):
                     raise ValueError("it is starting")
                 *own, saved = self.ray.get([*refs, state], timeout=max(0.0, deadline - time.monotonic()))
-                answers |= {ref: answer.to_plain() for ref, answer in zip(refs, own, strict=True)}
+                answers |= {ref: self._whole(ref, answer).to_plain() for ref, answer in zip(refs, own, strict=True)}
                 plain.append(saved)
             except Exception as error:  # the next `next` raises it, or replaces the actor
                 plain.append(unknown_state(f"the state of actor {i} cannot be saved: {_first_line(error)}"))
@@ -257,6 +271,11 @@ class EnvActors:
             "states": plain, "pending": pending, "idle": [*self.idle], "lives": [*self.lives], "cut": sorted(self.cut),
             "counts": dict(self.counts),
         }  # fmt: skip
+
+    def _whole(self, ref: Any, answer: Answer) -> Answer:
+        """Return an answer with its chunk."""
+        chunk = self.pending[ref].chunk
+        return answer if chunk is None else answer._replace(chunk=self.ray.get(chunk))
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:
         """Restore the result of `saved_state`. The saved answers wait as if they had just arrived.
@@ -276,8 +295,8 @@ class EnvActors:
         results = self.ray.get(refs, timeout=self.limits.answer)
         for i, plain in state["pending"]:
             answer = Answer.from_plain(plain)
-            rows = 0 if answer.chunk is None else answer.chunk.n_steps
-            self._add(self.ray.put(answer), i, rows, self.limits.answer)
+            chunk = None if self.buffer is None else self.ray.put(answer.chunk)
+            self._add(self.ray.put(answer), i, answer.n_steps, self.limits.answer, chunk=chunk)
         self.idle = [*state["idle"]]
         for i in range(n_actors):
             busy = sum(request.actor == i for request in self.pending.values()) + self.idle.count(i)

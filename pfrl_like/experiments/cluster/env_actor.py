@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.distributed.actor import vary_streams
-from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.sources import VectorSource
+from pfrl_like.learning.chunks import acting_td_errors
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import GlobalStreams, Streams
+from pfrl_like.replay_buffers.chunks import PRIORITY
 from pfrl_like.runs.environment_record import versions_and_hardware
 from pfrl_like.runs.loop import Clock
 from pfrl_like.utils.plain_values import from_json, to_json
@@ -74,14 +75,16 @@ class Answer(NamedTuple):
     """The result of one request to an actor.
 
     Attributes:
-        chunk: The steps. None if no environment made a step.
+        chunk: The steps; in the driver, a `RemoteChunk` if there is a replay actor. None if no environment made a step.
+        n_steps: Number of steps in the chunk.
         episodes: Return and length of each episode that ended.
         version: Version of the weights that selected the actions.
         seconds: Seconds in which the actor worked on the request.
         idle: Seconds for which the actor had waited for the request. 0 for the first request.
     """
 
-    chunk: Chunk | None
+    chunk: Any
+    n_steps: int
     episodes: list[tuple[float, int]]
     version: int
     seconds: float
@@ -235,7 +238,27 @@ class EnvActor:
             episodes += [(each.total_reward, each.length) for each in self.source.tick(clock)]
         chunk = self.sender.take()
         self._finished_at = time.perf_counter()
-        return Answer(chunk, episodes, version, self._finished_at - begun, idle)
+        n_steps = 0 if chunk is None else chunk.n_steps
+        return Answer(chunk, n_steps, episodes, version, self._finished_at - begun, idle)
+
+    def collect_apart(self, weights: Weights, version: int, t: int, ticks: int, has_errors: bool) -> tuple[Answer, Any]:
+        """Return the answer of `collect` without the chunk, and the chunk, as two objects of Ray.
+
+        The driver passes the reference to the second one to the replay actor, and does not read it.
+
+        Args:
+            weights: The newest weights of the agent.
+            version: Version of these weights.
+            t: Number of training steps so far.
+            ticks: Number of steps of each environment.
+            has_errors: True to add the column `priority` with TD errors, if the agent can compute them.
+        """
+        answer = self.collect(weights, version, t, ticks)
+        chunk = answer.chunk
+        errors = acting_td_errors(self.acting, chunk) if has_errors and chunk is not None else None
+        if errors is not None:
+            chunk = replace(chunk, extra={**chunk.extra, PRIORITY: errors})
+        return answer._replace(chunk=None), chunk
 
     def saved_state(self) -> dict[str, Any]:
         """Return the state of environments, acting copy and random streams as JSON values."""

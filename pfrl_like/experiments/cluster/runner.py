@@ -19,6 +19,7 @@ from pfrl_like.experiments.cluster.actors import EnvActors, Limits
 from pfrl_like.experiments.cluster.env_actor import MakeEnv, Origin, RemoteEnvs
 from pfrl_like.experiments.cluster.evaluation import ActorEvaluator, EvaluatedEnv
 from pfrl_like.experiments.cluster.ray_session import ray_session
+from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer
 from pfrl_like.experiments.cluster.source import DistributedSource, MessageSize, Order
 from pfrl_like.experiments.evaluator import evaluator_options
 from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments, check_has
@@ -44,11 +45,13 @@ def train_agent_distributed(
     outdir: str | os.PathLike[str],
     actors: int = 4,
     envs_per_actor: int = 8,
+    replay: Literal["learner", "actor"] = "learner",
     order: Order = "arrival",
     updates_per_step: float | None = None,
     seconds_per_message: float = 0.05,
     rows_per_message: tuple[int, int] = (1, 32),
     requests_in_flight: int = 1,
+    minibatches_in_flight: int = 2,
     seed: int | None = None,
     address: str | None = None,
     cpus_per_actor: float | None = None,
@@ -90,6 +93,11 @@ def train_agent_distributed(
     trained while the actors step. Other on-policy agents (PPO, A2C) are trained synchronously: all actors are asked for
     the steps of one update with the newest weights, and wait during the update.
 
+    With `replay="actor"`, the replay buffer is in a process of its own (Ape-X, arXiv:1803.00933). Steps go from the
+    actors to this process without the learner, and the learner asks for minibatches ahead. The attribute
+    `replay_buffer` of the agent then refers to this process, which ends with the run. If the process is lost, the run
+    ends with an error, and the resumed run starts from the newest checkpoint.
+
     A lost actor costs its running episodes and the steps that were on their way. Another process with other random
     streams takes its place. An error that an environment raises ends the run.
 
@@ -105,6 +113,11 @@ def train_agent_distributed(
         outdir: Run directory. It is created if it does not exist.
         actors: Number of actors.
         envs_per_actor: Number of environments in each actor.
+        replay: "learner" keeps the replay buffer in the process of the learner, "actor" in a process of Ray of its own.
+            This process runs on the node of the learner, because it writes the buffer's files of the checkpoints. If
+            the buffer is a `PrioritizedReplayBuffer` and the agent acts with a Q-function, the actors compute the first
+            priorities of new steps: the one-step TD errors under the weights with which they act. Otherwise new steps
+            have the largest priority.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
             turn: two runs with the same seeds are then equal, and a run resumes exactly.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
@@ -115,6 +128,9 @@ def train_agent_distributed(
             maximum is always used. For an on-policy agent, a message is an actor's part of one update.
         requests_in_flight: Number of requests that each actor has at the same time. With 2, an actor need not wait for
             the learner, and its weights are older.
+        minibatches_in_flight: Number k of minibatches that the learner requests at the same time with
+            `replay="actor"`. A minibatch is then sampled before the priorities of the last k - 1 updates are known.
+            With `order="fixed"`, this number is always 1.
         seed: Seed of the random streams of the actors and their environments. If None, it is taken from the global
             NumPy stream. A single actor then continues the global streams of this process instead, and its environments
             keep the seeds that `make_env` gives them, as in `train_agent_batch`.
@@ -171,13 +187,14 @@ def train_agent_distributed(
         The agent, and a list with one dict for each evaluation: the agent's statistics and "eval_score".
 
     Raises:
-        WorkerError: If an environment raised an error, or if an actor cannot be started or replaced. The message
-            contains the traceback of the environment, or the resources that are missing.
+        WorkerError: If an environment raised an error, if an actor cannot be started or replaced, or if the replay
+            actor is lost. The message contains the traceback of the environment, or the resources that are missing.
         MissingDependencyError: If Ray is not installed.
         ConnectionError: If no cluster answers at `address`.
-        ValueError: If a number is out of range, or if `order` is unknown.
+        ValueError: If a number is out of range, or if `order` or `replay` is unknown.
         TypeError: If an argument has the wrong type, if `make_agent` returns an object that is no agent of this
-            library, or if `make_env` or the agent cannot be sent to an actor.
+            library, if `replay` is "actor" and the agent has no replay buffer, or if `make_env`, the agent or its
+            buffer cannot be sent to an actor.
         CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
             be loaded.
     """
@@ -189,7 +206,10 @@ def train_agent_distributed(
     arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger}
     acting = _acting_copy(agent)
     packed = _packed(acting=acting, make_env=arguments["make_env"])
-    with ray_session(address) as (ray, is_private):
+    if replay == "actor":
+        check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
+        arguments["packed_buffer"] = _packed(replay_buffer=agent.replay_buffer)
+    with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with contextlib.closing(_source(ray, packed, size, arguments)) as source:
             evaluator = None if eval_interval is None else _evaluator(ray, acting, source, arguments)
@@ -222,10 +242,28 @@ def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, 
     group = EnvActors(
         ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
         num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
+        buffer=agent.replay_buffer if "packed_buffer" in arguments else None,
     )  # fmt: skip
     known = column_of(os.fspath(arguments["outdir"]), METRICS, "return")[0] if arguments["resume"] else ()
     last = int(max(known, default=0))
     return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], last)
+
+
+@contextlib.contextmanager
+def _replay_actor(ray: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Move the agent's replay buffer to a replay actor, if the arguments ask for it, and end the actor afterwards."""
+    if "packed_buffer" not in arguments:
+        yield
+        return
+    agent, actors = arguments["agent"], arguments["actors"]
+    entropy = global_entropy() if arguments["seed"] is None else arguments["seed"]
+    seeds = np.random.SeedSequence(entropy, spawn_key=(actors + 1, 0))
+    in_flight = 1 if arguments["order"] == "fixed" else arguments["minibatches_in_flight"]
+    timeouts, seed = (arguments["start_timeout"], arguments["answer_timeout"]), int(seeds.generate_state(1)[0])
+    buffer = RemoteBuffer(ray, agent.replay_buffer, arguments["packed_buffer"], seed, in_flight, timeouts)
+    with contextlib.closing(buffer):
+        agent.replay_buffer = buffer
+        yield
 
 
 def _evaluator(
@@ -244,13 +282,14 @@ def _evaluator(
 
 def _check(arguments: Mapping[str, Any]) -> MessageSize:
     """Check the arguments that only this runner has. Return the size of messages."""
-    counts = "actors", "envs_per_actor", "requests_in_flight"
+    counts = "actors", "envs_per_actor", "requests_in_flight", "minibatches_in_flight"
     check_counts(1, False, **{name: arguments[name] for name in counts})
     check_counts(0, False, max_early_deaths=arguments["max_early_deaths"])
     check_counts(0, True, seed=arguments["seed"])
     seconds = "seconds_per_message", "start_timeout", "answer_timeout", "replace_timeout"
     check_seconds(**{name: arguments[name] for name in seconds})
     check_choice("order", arguments["order"], ("arrival", "fixed"))
+    check_choice("replay", arguments["replay"], ("learner", "actor"))
     rows, rate, cpus = (arguments[name] for name in ("rows_per_message", "updates_per_step", "cpus_per_actor"))
     if not isinstance(rows, Sequence) or len(rows) != 2:
         raise TypeError(f"rows_per_message is {rows!r:.80}, expected two numbers: a minimum and a maximum")

@@ -157,10 +157,11 @@ class DistributedSource:
         if chunk is None:
             return
         if self.order == "arrival":
-            self._tick_seconds[i] = answer.seconds / len(chunk.reward)
+            self._tick_seconds[i] = answer.seconds * k / answer.n_steps
         if i in self.actors.cut:
             self.actors.cut.remove(i)
-            chunk = dataclasses.replace(chunk, cut=np.ones(k, np.bool_))
+            cut = {"cut": np.ones(k, np.bool_)} if self.actors.buffer is None else {"is_cut": True}
+            chunk = dataclasses.replace(chunk, **cut)
         if not self._has_stored:
             self._has_stored = True
             first = next(chunk.steps())["obs"][0]
@@ -176,9 +177,9 @@ class DistributedSource:
             self.agent.update_from_rollout()
             self.updates += 1
             return True
-        if len(self.agent.replay_buffer) < self.agent.replay_start_size:
-            return False
         if self._first is None:
+            if len(self.agent.replay_buffer) < self.agent.replay_start_size:
+                return False
             self._first = self.agent.t
         due: int = math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates
         for _ in range(due):
