@@ -119,7 +119,7 @@ def make_dqn() -> WatchedDQN:
     explorer = explorers.ConstantEpsilonGreedy(0.1, gymnasium.spaces.Discrete(2, seed=0).sample)
     return WatchedDQN(
         q_function, torch.optim.Adam(q_function.parameters(), 1e-3), replay_buffers.ReplayBuffer(CAPACITY), 0.99,
-        explorer, replay_start_size=100, update_interval=10**9,
+        explorer, replay_start_size=100, update_interval=10**9, target_update_interval=10**9,
     )  # fmt: skip
 
 

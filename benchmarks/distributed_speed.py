@@ -111,9 +111,8 @@ def table(lines: list[Line]) -> str:
         )
     rows += ["", OVERHEAD_TITLES, "| --- " * (OVERHEAD_TITLES.count("|") - 1) + "|"]
     for line in (each for each in lines if each["what"] in OVERHEAD):
-        rows.append(
-            f"| {line['what']} | {shown(line['lost'], 100)} | {line['bytes_moved']:,.1f} | {line['bytes_stored']:,.1f} |"
-        )
+        sizes = f"{line['bytes_moved']:,.1f} | {line['bytes_stored']:,.1f}"
+        rows.append(f"| {line['what']} | {shown(line['lost'], 100)} | {sizes} |")
     return "\n".join(rows)
 
 
