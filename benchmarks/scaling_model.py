@@ -13,6 +13,7 @@ import dataclasses
 import heapq
 import itertools
 import json
+import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -183,13 +184,13 @@ def knob(setup: Setup, bottleneck: str) -> str:
     if bottleneck == "learner":
         if updates > each.learner / 2:
             return "fewer updates_per_step, a faster update: GPU, DDP"
-        return "more rows_per_message" if rows * setup.store < each.learner / 2 else "a replay actor, fewer rows"
+        return "larger messages, fewer publications" if rows * setup.store < each.learner / 2 else "a replay actor"
     return {
         "actors": "more actors",
         "cores": "fewer actors on a node, more nodes",
         "object store": "uint8, smaller observations",
         "network, in": "uint8, smaller observations",
-        "network, out": "more rows_per_message, more actors on a node",
+        "network, out": "larger messages, more actors on a node",
     }[bottleneck]
 
 
@@ -238,10 +239,13 @@ class Simulation:
 
     Args:
         setup: The cluster, the task and the knobs.
+        spread: The times of environments and of the learner are drawn from `1 - spread` to `1 + spread` times their
+            mean, with a fixed seed. The model knows only the means.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, spread: float = 0.5) -> None:
         self.setup, self.stages, self.now, self.done = setup, stages(setup), 0.0, 0
+        self.spread, self.random = spread, random.Random(0)
         self.events: list[tuple[float, int, Job]] = []
         self.order = itertools.count()
         is_remote = setup.actors_per_node > 0
@@ -250,6 +254,10 @@ class Simulation:
         self.learner_cores = Server(self, setup.cores) if is_remote else self.nodes[0]
         self.requests = [setup.in_flight] * setup.actors
         self.busy = [False] * setup.actors
+
+    def varied(self, seconds: float) -> float:
+        """Draw a time."""
+        return seconds * self.random.uniform(1 - self.spread, 1 + self.spread)
 
     def after(self, seconds: float, event: Job) -> None:
         """Call a function after some seconds."""
@@ -279,8 +287,7 @@ class Simulation:
         if left == 0:
             self._cores(i).serve(self.setup.actor_message, lambda: self._answer(i))
             return
-        compute = self.setup.compute
-        wait = self.setup.tick - compute
+        wait, compute = self.varied(self.setup.tick - self.setup.compute), self.varied(self.setup.compute)
         self.after(wait, lambda: self._cores(i).serve(compute, lambda: self._tick(i, left - 1)))
 
     def _cores(self, i: int) -> Server:
@@ -292,7 +299,9 @@ class Simulation:
         self.incoming.serve(self.stages.send, lambda: self.memory.serve(self.stages.write, lambda: self._learn(i)))
 
     def _learn(self, i: int) -> None:
-        self.learner.request(lambda: self.learner_cores.serve(self.stages.learner, lambda: self._finish(i)))
+        self.learner.request(
+            lambda: self.learner_cores.serve(self.varied(self.stages.learner), lambda: self._finish(i))
+        )
 
     def _finish(self, i: int) -> None:
         self.done += 1
@@ -306,14 +315,18 @@ class Simulation:
 
 #: Actors of the table, environments of each, and steps of one update of the workload without replay.
 ACTORS, ENVS, ROLLOUT = (10, 100, 1_000), 8, 640
-#: Workloads: case of the constants, seconds of a step of an environment, updates a step, factor of the update's time.
-WORKLOADS = {
-    "SAC, 17 numbers, 5 ms a step, 1 update a step": ("sac", 0.005, 1.0, 1.0),
-    "the same, updates 20 times as fast": ("sac", 0.005, 1.0, 0.05),
-    "the same, 1 update in 16 steps": ("sac", 0.005, 1 / 16, 0.05),
-    "SAC, frames, 5 ms a step, 1 update in 16 steps": ("sac, frames", 0.005, 1 / 16, 0.05),
-    "IMPALA, 17 numbers, 5 ms a step, 640 steps an update": ("impala", 0.005, 1 / ROLLOUT, 1.0),
+#: Workloads on a task whose steps compute for 5 ms: case of the constants, updates a step, factor of the time of an
+#: update, and knobs.
+WORKLOADS: dict[str, tuple[str, float, float, dict[str, Any]]] = {
+    "SAC, 1 update a step": ("sac", 1.0, 1.0, {}),
+    "SAC, 1 update in 16 steps, updates 20 times as fast": ("sac", 1 / 16, 0.05, {}),
+    "the same, messages of 1 s": ("sac", 1 / 16, 0.05, {"rows": (1, 1_024), "seconds": 1.0}),
+    "the same, 1 update in 256 steps": ("sac", 1 / 256, 0.05, {"rows": (1, 1_024), "seconds": 1.0}),
+    "the same, frames": ("sac, frames", 1 / 256, 0.05, {"rows": (1, 1_024), "seconds": 1.0}),
+    "IMPALA, 640 steps an update": ("impala", 1 / ROLLOUT, 1.0, {}),
+    "IMPALA, 51,200 steps an update, updates 20 times as fast": ("impala", 1 / (80 * ROLLOUT), 80 * 0.05, {}),
 }
+STEP = 0.005
 
 
 def newest_constants(path: Path) -> dict[str, dict[str, float]]:
@@ -350,30 +363,42 @@ def setup_of(
 
 def workloads(constants: dict[str, dict[str, float]]) -> Iterator[tuple[str, Setup]]:
     """The setups of the table."""
-    for (name, (case, seconds, rate, speedup)), actors in itertools.product(WORKLOADS.items(), ACTORS):
+    for (name, (case, rate, speedup, knobs)), actors in itertools.product(WORKLOADS.items(), ACTORS):
         options = {"updates_per_step": rate, "actors": actors, "speedup": speedup, "is_on_policy": case == "impala"}
-        yield name, setup_of(constants[case], compute=seconds, **options)
+        yield name, setup_of(constants[case], compute=STEP, **options, **knobs)
 
 
-def table(constants: dict[str, dict[str, float]]) -> str:
+def solve(constants: dict[str, dict[str, float]]) -> Iterator[dict[str, Any]]:
     """Model and simulation of the workloads."""
-    rows = [TITLES, "| --- " * (TITLES.count("|") - 1) + "|"]
     for name, setup in workloads(constants):
         rate, bottleneck = predict(setup)
         simulated = Simulation(setup).run(messages_of(setup)) * setup.message_rows
-        helps = knob(setup, bottleneck)
-        rows.append(f"| {name} | {setup.actors:,} | {rate:,.0f} | {simulated:,.0f} | {bottleneck} | {helps} |")
+        yield {
+            "workload": name, "actors": setup.actors, "model": round(rate), "simulation": round(simulated),
+            "bottleneck": bottleneck, "helps": knob(setup, bottleneck),
+        }  # fmt: skip
+
+
+def table(path: Path) -> str:
+    """The table of a file of `solve`'s results."""
+    rows = [TITLES, "| --- " * (TITLES.count("|") - 1) + "|"]
+    for line in map(json.loads, path.read_text().splitlines()):
+        cells = (
+            f"{line['actors']:,} | {line['model']:,} | {line['simulation']:,} | {line['bottleneck']} | {line['helps']}"
+        )
+        rows.append(f"| {line['workload']} | {cells} |")
     return "\n".join(rows)
 
 
 def messages_of(setup: Setup) -> int:
     """Messages to simulate, so that each actor sends several."""
-    return max(2_000, 8 * setup.actors)
+    return max(400, 6 * setup.actors)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--constants", type=Path, default=RESULTS)
+    parser.add_argument("--solved", type=Path, default=RESULTS.with_name("scaling_model.jsonl"), help="written anew")
     parser.add_argument("--measure", action="store_true", help="measure the constants first, and append them")
     parser.add_argument("--runs", action="store_true", help="compare with runs of 1, 2 and 4 actors")
     parser.add_argument("--results", type=Path, default=RESULTS.with_name("scaling_runs.jsonl"))
@@ -387,7 +412,8 @@ def main() -> None:
     constants = newest_constants(args.constants)
     if args.runs:
         scaling_constants.run(constants, args)
-    print(table(constants))
+    args.solved.write_text("".join(json.dumps(line) + "\n" for line in solve(constants)))
+    print(table(args.solved))
     if args.results.exists():
         print("\n" + scaling_constants.table(args.results))
 
