@@ -2,7 +2,7 @@
 
     python benchmarks/distributed_speed.py               # measures what is missing
     python benchmarks/distributed_speed.py --table
-    python benchmarks/distributed_speed.py --seconds 1 --windows 2 --results try.jsonl      # only to see that it runs
+    python benchmarks/distributed_speed.py --seconds 1 --windows 2 --rows 16 --results try.jsonl   # to see that it runs
 
 Windows begin when every actor has delivered. Each line has the rates of all windows; tables have their medians. The
 learner's time that is lost is the part of a window in which it makes no update: it waits, reads, stores or publishes.
@@ -26,7 +26,7 @@ Line = dict[str, Any]
 SPEED = {"computes 5 ms": (2, 0.005, 0.0), "sleeps 5 ms": (2, 0.0, 0.005), "sleeps 50 ms": (20, 0.0, 0.05)}
 #: Soft Actor-Critic with one update a step: True for frames.
 OVERHEAD = {"17 numbers": False, "84x84 frames": True}
-ACTORS, ENVS_PER_ACTOR, ROWS = 4, 8, 256
+ACTORS, ENVS_PER_ACTOR = 4, 8
 SPEED_TITLES = (
     "| a step | actors | serial, steps/s | distributed, steps/s | ratio | start, s | processes | memory, MB |"
 )
@@ -76,7 +76,7 @@ def overhead(case: Line, args: Any) -> Line:
     """Learner time that is lost at 4 actors, and bytes of a message and of the buffer for each row."""
     frames = OVERHEAD[case["what"]]
     agent = parts.make_sac(frames)
-    options = {"rows_per_message": (ROWS, ROWS), "seconds_per_message": 60.0}
+    options = {"rows_per_message": (args.rows, args.rows), "seconds_per_message": 60.0}
     windows = distributed(agent, ENVS_PER_ACTOR, args, ACTORS, {"frames": frames}, **options)
     buffer, chunk = agent.replay_buffer, agent.newest
     while len(buffer) < parts.CAPACITY:
@@ -120,9 +120,11 @@ def main() -> None:
     parser = parser_of(__doc__, "distributed_speed")
     parser.add_argument("--cases", nargs="+", default=[*SPEED, *OVERHEAD], choices=[*SPEED, *OVERHEAD])
     parser.add_argument("--windows", type=int, default=7)
+    parser.add_argument("--rows", type=int, default=256, help="of a message, where communication is measured")
     parser.add_argument("--seconds", type=float, default=10.0, help="of a window")
     args = parser.parse_args()
-    cases = ({"what": what, "windows": args.windows, "window_seconds": args.seconds} for what in args.cases)
+    size = {"windows": args.windows, "window_seconds": args.seconds, "rows": args.rows}
+    cases = ({"what": what, **size} for what in args.cases)
     print(table(measured_once(args, cases, lambda case: measured(case, args))))
 
 

@@ -69,6 +69,7 @@ UNIT = r"\d[\d,.]*\*{0,2} (?:%|ms|s|us|seconds|microseconds|minutes|hours|bytes|
 SETTINGS = (
     "5 rounds of 12 s", "five rounds of 20 s", "for 60 s of the processor",
     "120 s in all", "20 s, which bounds its start", "2.5 times the capacity", "95 %",
+    "20 times as fast",
 )  # fmt: skip
 #: By page; the names are those of `values`.
 SENTENCES = {
