@@ -21,7 +21,7 @@ N_OBS, N_ACTIONS, SIDE, STACK = 17, 6, 84, 4
 #: Frames are averaged over squares of this side.
 POOL = 12
 EPISODE = 1_000
-CAPACITY = 4_096
+CAPACITY = 2_048
 
 
 class TimedEnv(gymnasium.Env):
