@@ -239,7 +239,9 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str], *, modules_on
 def _reason_empty(directory: str, names: list[str]) -> str:
     """Return the reason why no agent can be loaded. It lists the subfolders that contain the files `names`."""
     if not os.path.lexists(directory):
-        return "does not exist"
+        outdir, name = os.path.split(os.path.abspath(directory))
+        moved = sorted(glob.glob(f"earlier-*/{glob.escape(name)}", root_dir=outdir))  # by a later run
+        return "; ".join(["does not exist", *(f"{outdir}/{each} exists" for each in moved)])
     if not os.path.isdir(directory):
         return "is a file, expected the directory of a saved agent"
     folders = sorted(glob.glob("*", root_dir=directory))

@@ -305,6 +305,9 @@ def test_what_is_no_directory_and_what_has_agents_in_its_folders_is_told_apart(t
         Learner().save(tmp_path / name)
     with pytest.raises(CheckpointError, match="Its folders 2000_finish, best contain saved agents$"):
         Learner().load(tmp_path)
+    Learner().save(tmp_path / "earlier-2026/9_finish")
+    with pytest.raises(CheckpointError, match="does not exist; .*earlier-2026/9_finish exists"):
+        Learner().load(tmp_path / "9_finish")
 
 
 # All or nothing
