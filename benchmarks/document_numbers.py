@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import checkpoint_cost
+import distributed_scores
+import distributed_speed
 import fqe_accuracy
 import kill_saves
 import numpy as np
@@ -31,6 +33,8 @@ import offline_scores
 import offline_speed
 import ope_coverage
 import preset_tables
+import scaling_constants
+import scaling_model
 import scores
 import speed
 import worker_faults
@@ -52,12 +56,20 @@ UNMEASURED = {
     "| script | what it shows |": "settings",
     "| in PFRL | here |": "versions",
     "| in d3rlpy | here |": "versions",
+    "| figure in `metrics.csv` | large value | what helps |": "settings",
+    "| part | limit |": "formulas",
 }
+#: Titles of tables of distributed training, which `--write` writes anew as a whole.
+DISTRIBUTED = (
+    distributed_speed.SPEED_TITLES, distributed_speed.OVERHEAD_TITLES, distributed_scores.TITLES, scaling_model.TITLES,
+    scaling_constants.TITLES,
+)  # fmt: skip
 UNIT = r"\d[\d,.]*\*{0,2} (?:%|ms|s|us|seconds|microseconds|minutes|hours|bytes|MB|GB|MiB|steps/s|times)(?!\w)"
 #: Numbers with a unit that are settings.
 SETTINGS = (
     "5 rounds of 12 s", "five rounds of 20 s", "for 60 s of the processor",
     "120 s in all", "20 s, which bounds its start", "2.5 times the capacity", "95 %",
+    "20 times as fast",
 )  # fmt: skip
 #: By page; the names are those of `values`.
 SENTENCES = {
@@ -176,8 +188,22 @@ def measured_tables() -> dict[str, list[str]]:
         gpu_table(),
         preset_tables.trial_table(),
         preset_tables.score_table(preset_scores()),
+        *distributed_tables(),
     ]
     return {titles: rows for titles, _, *rows in found}
+
+
+def distributed_tables() -> list[list[str]]:
+    """The tables of distributed training whose results there are."""
+    found = []
+    for module in (distributed_speed, distributed_scores):
+        if (RESULTS / f"{module.__name__}.jsonl").exists():
+            text = module.table(lines_of(module.__name__))
+            found += [table.splitlines() for table in text.split("\n\n")]
+    for table, name in ((scaling_model.table, "scaling_model"), (scaling_constants.table, "scaling_runs")):
+        if (path := RESULTS / f"{name}.jsonl").exists():
+            found.append(table(path).splitlines())
+    return found
 
 
 def ends(values: Any) -> tuple[Any, Any]:
@@ -361,7 +387,7 @@ def with_rows(page: str, text: str, measured: dict[str, list[str]]) -> str:
             today = {tuple(row.split(" | ")[:2]): row for row in measured[titles]}
             shown = [tuple(row.split(" | ")[:2]) for row in rows] if page == "README.md" else [*today]
             text = text.replace("\n".join(rows), "\n".join(today[key] for key in shown))
-        elif titles in preset_tables.TITLES:
+        elif titles in measured and titles in (*preset_tables.TITLES, *DISTRIBUTED):
             rule = "| --- " * (titles.count("|") - 1) + "|"
             table = "\n".join([titles, rule, *measured[titles]]) + "\n"
             text = re.sub(re.escape(titles) + r"\n(?:\|.*\n)*", lambda _, table=table: table, text)

@@ -1,0 +1,132 @@
+"""Speed of `train_agent_distributed`: steps per second beside the serial runner, and what communication costs.
+
+    python benchmarks/distributed_speed.py               # measures what is missing
+    python benchmarks/distributed_speed.py --table
+    python benchmarks/distributed_speed.py --seconds 1 --windows 2 --rows 16 --results try.jsonl   # to see that it runs
+
+Windows begin when every actor has delivered. Each line has the rates of all windows; tables have their medians. The
+learner's time that is lost is the part of a window in which it makes no update: it waits, reads, stores or publishes.
+"""
+
+import pickle
+import statistics
+import tempfile
+from typing import Any
+
+import distributed_parts as parts
+import scores
+import torch
+from measured_once import measured_once, parser_of
+from measurement_lock import measuring
+
+from pfrl_like import experiments
+
+Line = dict[str, Any]
+#: Environments without learning: actors, and seconds for which a step computes and sleeps.
+SPEED = {"computes 5 ms": (2, 0.005, 0.0), "sleeps 5 ms": (2, 0.0, 0.005), "sleeps 50 ms": (20, 0.0, 0.05)}
+#: Soft Actor-Critic with one update a step: True for frames.
+OVERHEAD = {"17 numbers": False, "84x84 frames": True}
+ACTORS, ENVS_PER_ACTOR = 4, 8
+SPEED_TITLES = (
+    "| a step | actors | serial, steps/s | distributed, steps/s | ratio | start, s | processes | memory, MB |"
+)
+OVERHEAD_TITLES = "| rows | learner's time lost, % | bytes moved a row | bytes stored a row |"
+
+
+def distributed(agent: Any, n_envs: int, args: Any, actors: int, env: dict[str, Any], **options: Any) -> parts.Windows:
+    """Train with actors until the windows are over."""
+    total = actors * n_envs
+    learns = agent.update_interval == 1
+
+    def has_begun() -> bool:
+        return len(agent.environments) == total and (agent.update_seconds > 0 or not learns)
+
+    windows = parts.Windows(agent, has_begun, args.seconds, args.windows, parts.shared_megabytes)
+    with tempfile.TemporaryDirectory() as outdir:
+        experiments.train_agent_distributed(
+            lambda: agent, lambda actor, index, test: parts.make_env(**env), steps=10**9, outdir=outdir, actors=actors,
+            envs_per_actor=n_envs, hooks=[windows], seed=0, start_timeout=600.0, progress=False, **options,
+        )  # fmt: skip
+    return windows
+
+
+def serial(compute: float, wait: float, args: Any) -> parts.Windows:
+    """Train in one environment in this process."""
+    agent = parts.make_dqn()
+    windows = parts.Windows(agent, lambda: True, args.seconds, args.windows)
+    with tempfile.TemporaryDirectory() as outdir:
+        env = parts.make_env(compute, wait, discrete=True)
+        experiments.train_agent(agent, env, 10**9, outdir, hooks=[windows], progress=False)
+    return windows
+
+
+def speed(case: Line, args: Any) -> Line:
+    """Steps per second without learning, one environment an actor."""
+    actors, compute, wait = SPEED[case["what"]]
+    before = serial(compute, wait, args)
+    env = {"compute": compute, "wait": wait, "discrete": True}
+    windows = distributed(parts.make_dqn(), 1, args, actors, env)
+    return {
+        "serial": before.rates, "distributed": windows.rates, "started_after": round(windows.started_after, 1),
+        **windows.result,
+    }  # fmt: skip
+
+
+def overhead(case: Line, args: Any) -> Line:
+    """Learner time that is lost at 4 actors, and bytes of a message and of the buffer for each row."""
+    frames = OVERHEAD[case["what"]]
+    agent = parts.make_sac(frames)
+    options = {"rows_per_message": (args.rows, args.rows), "seconds_per_message": 60.0}
+    windows = distributed(agent, ENVS_PER_ACTOR, args, ACTORS, {"frames": frames}, **options)
+    buffer, chunk = agent.replay_buffer, agent.newest
+    while len(buffer) < parts.CAPACITY:
+        agent.observe_chunk(chunk, range(ENVS_PER_ACTOR))
+    return {
+        "lost": windows.lost, "rates": windows.rates,
+        "bytes_moved": round(len(pickle.dumps(chunk, 5)) / chunk.n_steps, 1),
+        "bytes_stored": round(buffer.nbytes / len(buffer), 1),
+    }  # fmt: skip
+
+
+@measuring()
+def measured(case: Line, args: Any) -> Line:
+    torch.set_num_threads(1)
+    line = speed(case, args) if case["what"] in SPEED else overhead(case, args)
+    return {**line, **scores.provenance()}
+
+
+def table(lines: list[Line]) -> str:
+    """Medians of the windows, with the slowest and the fastest."""
+
+    def shown(values: list[float], factor: float = 1.0) -> str:
+        values = [factor * value for value in values]
+        return f"{statistics.median(values):.4g} [{min(values):.4g}, {max(values):.4g}]"
+
+    rows = [SPEED_TITLES, "| --- " * (SPEED_TITLES.count("|") - 1) + "|"]
+    for line in (each for each in lines if each["what"] in SPEED):
+        ratio = statistics.median(line["distributed"]) / statistics.median(line["serial"])
+        rows.append(
+            f"| {line['what']} | {SPEED[line['what']][0]} | {shown(line['serial'])} | {shown(line['distributed'])} | "
+            f"{ratio:.2f} | {line['started_after']:.1f} | {line['processes']} | {line['pss_mb']:.0f} |"
+        )
+    rows += ["", OVERHEAD_TITLES, "| --- " * (OVERHEAD_TITLES.count("|") - 1) + "|"]
+    for line in (each for each in lines if each["what"] in OVERHEAD):
+        sizes = f"{line['bytes_moved']:,.1f} | {line['bytes_stored']:,.1f}"
+        rows.append(f"| {line['what']} | {shown(line['lost'], 100)} | {sizes} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = parser_of(__doc__, "distributed_speed")
+    parser.add_argument("--cases", nargs="+", default=[*SPEED, *OVERHEAD], choices=[*SPEED, *OVERHEAD])
+    parser.add_argument("--windows", type=int, default=7)
+    parser.add_argument("--rows", type=int, default=256, help="of a message, where communication is measured")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of a window")
+    args = parser.parse_args()
+    size = {"windows": args.windows, "window_seconds": args.seconds, "rows": args.rows}
+    cases = ({"what": what, **size} for what in args.cases)
+    print(table(measured_once(args, cases, lambda case: measured(case, args))))
+
+
+if __name__ == "__main__":
+    main()
