@@ -105,6 +105,14 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         0 if the traces are equal over their common length, 1 if not.""",
         ("diff-runs results/a results/b",),
     ),
+    "keep-running": (
+        "run a training script, and start it again when it fails",
+        """Runs PROGRAM, and starts it again if it fails: if it ends with an exit status other than 0, or by a signal. It
+        is not started again after Ctrl-C, after SIGTERM, or after a status of --final. SIGINT and SIGTERM are passed to
+        it. The waiting time doubles with each failure in the window. PROGRAM should train with `resume=True`, so that
+        each try resumes from the newest checkpoint. Exit status: that of the last try, 128 + n after the signal n.""",
+        ("keep-running -- python train.py --outdir run", "keep-running --tries 3 --final 2 --final 3 -- python train.py"),
+    ),
     "completion": (
         "print a script that completes commands and options in a shell",
         "Prints a script for a shell, which then completes the commands and options of pfrl-like.",
@@ -162,6 +170,10 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if arguments.command == "completion":
         print(completion_script(arguments.shell, commands_of(parser)))
         return 0
+    if arguments.command == "keep-running":
+        from pfrl_like.cli.keep_running import keep_running
+
+        return keep_running(arguments)
     if getattr(arguments, "seeds", 1) > 1:
         from pfrl_like.cli.seeds import train_seeds
 
@@ -204,6 +216,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_training(commands["fit"])
     _add_saved_agents(commands)
     _add_diagnosis(commands)
+    _add_keep_running(commands["keep-running"])
     commands["report"].add_argument("runs", metavar="RUN", nargs="+", help="run directory, or a directory of them")
     for name, text in (("agent", "name of the agent, for example sac"), ("env", "id of the environment")):
         text += "; default: that of --config"
@@ -243,9 +256,9 @@ def _score(text: str) -> float:
     return number
 
 
-def _minutes(text: str) -> float:
+def _positive(text: str) -> float:
     if _score(text) <= 0:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a positive number of minutes")
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a positive number")
     return float(text)
 
 
@@ -276,7 +289,7 @@ def _add_training(command: argparse.ArgumentParser) -> None:
     text = "end training when the mean return of an evaluation reaches S"
     add("--stop-at-score", metavar="S", type=_score, help=text)
     text = "end training after this time, the time before an interruption included (except of asynchronous agents)"
-    add("--stop-after", metavar="MINUTES", type=_minutes, help=text)
+    add("--stop-after", metavar="MINUTES", type=_positive, help=text)
     text = "train N seeds at once, the first is that of --seed; default: 1"
     add("--seeds", metavar="N", type=_count, default=1, help=text)
     add("--jobs", metavar="N", type=_count, help="maximum number of seeds at once; default: number of cores")
@@ -319,3 +332,15 @@ def _add_diagnosis(commands: dict[str, Any]) -> None:
     choice = command.add_mutually_exclusive_group()
     choice.add_argument("--no-rerun", action="store_true", help="do not start the programs again")
     choice.add_argument("--rerun", action="store_true", help="always start both programs, to compare random streams")
+
+
+def _add_keep_running(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    text = "do not start the program again after N failures in the window; default: 10"
+    add("--tries", metavar="N", type=_count, default=10, help=text)
+    text = "minutes after which a failure is no longer counted; default: 60"
+    add("--window", metavar="MINUTES", type=_positive, default=60.0, help=text)
+    add("--wait", metavar="SECONDS", type=_positive, default=1.0, help="time before the second try; default: 1")
+    text = "exit status after which the program is not started again; may be repeated; default: 2 (invalid arguments)"
+    add("--final", metavar="STATUS", type=_count, action="append", help=text)
+    add("program", metavar="PROGRAM", nargs="+", help="command line of the program; put it after --")
