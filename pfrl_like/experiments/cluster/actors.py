@@ -279,7 +279,9 @@ class EnvActors:
                 plain.append(saved)
             except Exception as error:  # the next `next` raises it, or replaces the actor
                 plain.append(unknown_state(f"the state of actor {i} cannot be saved: {_first_line(error)}"))
-        pending = [[self.pending[ref].actor, answers[ref]] for ref in self.pending if ref in answers]
+        pending = [
+            [request.actor, request.rows, answers[ref]] for ref, request in self.pending.items() if ref in answers
+        ]
         return {
             "states": plain, "pending": pending, "idle": [*self.idle], "lives": [*self.lives], "cut": sorted(self.cut),
             "counts": dict(self.counts), "rows": sum(self.pending[ref].rows for ref in answers),
@@ -309,10 +311,8 @@ class EnvActors:
                 raise
             except self.ray.exceptions.RayError as error:  # `next` replaces the actor
                 reasons.append(f"actor {i} was lost: {_first_line(error)}")
-        for i, plain in state["pending"]:
-            answer = Answer.from_plain(plain)
-            rows = 0 if answer.chunk is None else answer.chunk.n_steps
-            self._add(self.ray.put(answer), i, rows, self.limits.answer)
+        for i, rows, plain in state["pending"]:
+            self._add(self.ray.put(Answer.from_plain(plain)), i, rows, self.limits.answer)
         self.idle = [*state["idle"]]
         for i in range(n_actors):
             busy = sum(request.actor == i for request in self.pending.values()) + self.idle.count(i)
