@@ -85,7 +85,9 @@ def train(folder: Path, steps: int) -> None:
         checkpoint_freq=2000, keep_checkpoints=3, eval_interval=5000, hooks=[stop], resume=True, progress=False,
         start_timeout=300, max_early_deaths=20,
     )  # fmt: skip
-    rows = [(*step["state"], step["action"], step["reward"], *step["next_state"]) for (step,) in agent.replay_buffer.memory]
+    rows = [
+        (*step["state"], step["action"], step["reward"], *step["next_state"]) for (step,) in agent.replay_buffer.memory
+    ]
     stats = eval_performance("CartPole-v1", agent, n_steps=None, n_episodes=20)
     summary = {
         "t": agent.t, "stored": len(rows), "distinct": len(np.unique(np.array(rows, np.float32), axis=0)),
@@ -259,7 +261,7 @@ def balance(ledger: list[list[Any]]) -> dict[str, Any]:
     known = sorted(each for each in replaced if each is not None)
     return {
         "asked": asked, "lost": asked - counted - pending, "reported": reported["lost_steps"],
-        "seconds_to_replace": [round(each, 1) for each in (known[0], known[len(known) // 2], known[-1])] if known else [],
+        "seconds_to_replace": [round(known[i], 1) for i in (0, len(known) // 2, -1)] if known else [],
     }  # fmt: skip
 
 

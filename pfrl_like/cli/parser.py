@@ -107,11 +107,11 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "keep-running": (
         "run a training script, and start it again when it fails",
-        """Runs PROGRAM, and starts it again if it fails: if it ends with an exit status other than 0, or by a signal. It
-        is not started again after Ctrl-C, after SIGTERM, or after a status of --final. SIGINT and SIGTERM are passed to
-        it. The waiting time doubles with each failure in the window. PROGRAM should train with `resume=True`, so that
-        each try resumes from the newest checkpoint. Exit status: that of the last try, 128 + n after the signal n.""",
-        ("keep-running -- python train.py --outdir run", "keep-running --tries 3 --final 2 --final 3 -- python train.py"),
+        """Runs PROGRAM, and starts it again if it ends with an exit status other than 0, or by a signal. It is not
+        started again after Ctrl-C, after SIGTERM, or after a status of --final. SIGINT and SIGTERM are passed to it.
+        The waiting time doubles with each failure in the window. PROGRAM should train with `resume=True`, so that each
+        try resumes from the newest checkpoint. Exit status: that of the last try, and 128 + n after the signal n.""",
+        ("keep-running -- python train.py --outdir run", "keep-running --tries 3 --final 2 --final 3 -- ./train.sh"),
     ),
     "completion": (
         "print a script that completes commands and options in a shell",

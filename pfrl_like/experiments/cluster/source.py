@@ -271,8 +271,8 @@ class DistributedSource:
         """Return the state of the actors, their outstanding answers, and the counters, at a consistent cut."""
         actors = self.actors.saved_state()
         return {
-            "actors": actors, "asked": int(self.agent.t) + actors["rows"], "updates": self.updates, "first": self._first, "version": self.version,
-            "ages": [*self._ages],
+            "actors": actors, "asked": int(self.agent.t) + actors["rows"], "updates": self.updates,
+            "first": self._first, "version": self.version, "ages": [*self._ages],
             "order": unknown_state(_ARRIVAL) if self.order == "arrival" and not self.is_synchronous else "fixed",
         }  # fmt: skip
 
