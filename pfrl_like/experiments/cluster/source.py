@@ -76,7 +76,7 @@ class Losses:
         if resume and os.path.exists(self._path):
             with open(self._path, "rb") as file:
                 content = file.read(_MAX_LOSSES_BYTES)
-            with contextlib.suppress(ValueError):  # the disk was full, or the file is damaged
+            with contextlib.suppress(ValueError, TypeError, AttributeError):  # the file is damaged
                 self.earlier = {str(name): int(count) for name, count in json.loads(content).items()}
 
     def write(self, **counts: int) -> None:
