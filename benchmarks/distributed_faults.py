@@ -205,7 +205,7 @@ def title(pid: int) -> str:
 
 def measure(steps: int, seconds: float, interval: float) -> dict[str, Any]:
     """Make a run. It is disturbed if `seconds`, for which actors are killed, is not 0."""
-    folder = Path(tempfile.mkdtemp(prefix="distributed-faults-"))
+    folder = Path(tempfile.mkdtemp(prefix="distributed-faults-"))  # it stays, so that its files can be read
     run, begun, kills, recovery = Run(folder, steps), time.time(), 0, {}
     try:
         if seconds:
@@ -235,7 +235,7 @@ def measure(steps: int, seconds: float, interval: float) -> dict[str, Any]:
         "status": status, "seconds": round(time.time() - begun), "processes_left": left, "actors_killed": kills,
         "recovery_seconds": {name: round(value, 1) for name, value in recovery.items()},
         **json.loads((folder / SUMMARY).read_text()), **balance(run.ledger()),
-        "losses": {name: value for name, value in losses.items() if name != "asked"}, "folder": str(folder),
+        "losses": {name: value for name, value in losses.items() if name != "asked"},
     }  # fmt: skip
 
 

@@ -166,6 +166,7 @@ class DistributedSource:
         if self._update():
             self._publish()
         self._ask(clock)
+        self._write_losses()
         return [Episode(*episode) for episode in answer.episodes]
 
     def _ask(self, clock: Clock) -> None:
