@@ -255,8 +255,8 @@ def balance(ledger: list[list[Any]]) -> dict[str, Any]:
     )  # fmt: skip
     (_, _, pending, reported) = next(line for line in reversed(ledger) if line[1] == "end")
     replaced = [
-        next((later[0] - line[0] for later in ledger[i:] if later[1:3] == ["got", line[2]]), None)
-        for i, line in enumerate(ledger) if line[1] == "lost"
+        next((later[0] - line[0] for later in life[i:] if later[1:3] == ["got", line[2]]), None)
+        for life in lives for i, line in enumerate(life) if line[1] == "lost"
     ]  # fmt: skip
     known = sorted(each for each in replaced if each is not None)
     return {
