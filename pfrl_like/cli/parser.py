@@ -106,6 +106,14 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         0 if the traces are equal over their common length, 1 if not.""",
         ("diff-runs results/a results/b",),
     ),
+    "keep-running": (
+        "run a training script, and start it again when it fails",
+        """Runs PROGRAM, and starts it again if it ends with an exit status other than 0, or by a signal. It is not
+        started again after Ctrl-C, after SIGTERM, or after a status of --final. SIGINT and SIGTERM are passed to it.
+        The waiting time doubles with each failure in the window. PROGRAM should train with `resume=True`, so that each
+        try resumes from the newest checkpoint. Exit status: that of the last try, and 128 + n after the signal n.""",
+        ("keep-running -- python train.py --outdir run", "keep-running --tries 3 --final 2 --final 3 -- ./train.sh"),
+    ),
     "completion": (
         "print a script that completes commands and options in a shell",
         "Prints a script for a shell, which then completes the commands and options of pfrl-like.",
@@ -163,6 +171,10 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if arguments.command == "completion":
         print(completion_script(arguments.shell, commands_of(parser)))
         return 0
+    if arguments.command == "keep-running":
+        from pfrl_like.cli.keep_running import keep_running
+
+        return keep_running(arguments)
     of_ray = [name for name in ("address", "cpus") if getattr(arguments, name, None) is not None]
     if of_ray and arguments.on is None:  # processes of this program have --on local
         raise argparse.ArgumentError(None, f"argument --{of_ray[0]}: has no effect without --on ray")
@@ -208,6 +220,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_training(commands["fit"])
     _add_saved_agents(commands)
     _add_diagnosis(commands)
+    _add_keep_running(commands["keep-running"])
     commands["report"].add_argument("runs", metavar="RUN", nargs="+", help="run directory, or a directory of them")
     for name, text in (("agent", "name of the agent, for example sac"), ("env", "id of the environment")):
         text += "; default: that of --config"
@@ -332,3 +345,15 @@ def _add_diagnosis(commands: dict[str, Any]) -> None:
     choice = command.add_mutually_exclusive_group()
     choice.add_argument("--no-rerun", action="store_true", help="do not start the programs again")
     choice.add_argument("--rerun", action="store_true", help="always start both programs, to compare random streams")
+
+
+def _add_keep_running(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    text = "do not start the program again after N failures in the window; default: 10"
+    add("--tries", metavar="N", type=_count, default=10, help=text)
+    text = "minutes after which a failure is no longer counted; default: 60"
+    add("--window", metavar="MINUTES", type=_positive, default=60.0, help=text)
+    add("--wait", metavar="SECONDS", type=_positive, default=1.0, help="time before the second try; default: 1")
+    text = "exit status after which the program is not started again; may be repeated; default: 2 (invalid arguments)"
+    add("--final", metavar="STATUS", type=_count, action="append", help=text)
+    add("program", metavar="PROGRAM", nargs="+", help="command line of the program; put it after --")

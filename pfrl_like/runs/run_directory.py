@@ -24,7 +24,7 @@ from pfrl_like.storage.atomic import named_errors, names_in
 #: Names of the files that training and evaluation write. They are the same in every run.
 TRAINING = (
     "run.log", run_files.METRICS.name, run_files.EPOCHS.name, run_files.RECORD, "learning_curve.svg", "report.html",
-    "trace.bin", "trace.jsonl", "checkpoint_buffers",
+    "trace.bin", "trace.jsonl", "checkpoint_buffers", run_files.LOSSES,
 )  # fmt: skip
 EVALUATION = (run_files.SCORES.name, "best", "successful")
 TABLES = {table.name: table for table in (run_files.METRICS, run_files.EPOCHS, run_files.SCORES)}

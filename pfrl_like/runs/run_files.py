@@ -21,6 +21,7 @@ from pfrl_like.storage.manifest import WriterLock, is_owned_by
 
 Curve = tuple[Sequence[float], Sequence[float]]
 RECORD = "run.json"
+LOSSES = "losses.json"
 #: Suffix of the TensorBoard files that a runner writes.
 RUN_EVENTS_SUFFIX = ".run"
 #: `run.json` contains a record of each earlier part of the run (from one start or resume to the next). If some records

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,20 @@ class Faulty(gymnasium.Wrapper):  # type: ignore[type-arg]
 
     def step(self, action: Any) -> Any:
         raise LookupError("the simulator has lost its world")
+
+
+class Hanging(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """Does not return from a step."""
+
+    def __init__(self, env: Any, step: int) -> None:
+        super().__init__(env)
+        self.left = step
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            time.sleep(1000)
+        return super().step(action)
 
 
 class LaggedPPO(PPO):

@@ -31,6 +31,17 @@ def alive(pids: set[int]) -> set[int]:
     return running
 
 
+def with_program(pids: set[int], *names: str) -> set[int]:
+    """Those of some processes whose program has one of some file names."""
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
+            if Path(program).name in names:
+                found.add(pid)
+    return found
+
+
 def listeners(pids: set[int]) -> set[str]:
     """The addresses on which some processes listen."""
     nodes = {node for pid in pids for node in _sockets(pid)}

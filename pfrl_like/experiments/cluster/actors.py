@@ -14,6 +14,8 @@ from pfrl_like.runs.loop import unknown_state
 
 #: Maximum number of seconds for which `next` waits, so that signals and time limits are noticed.
 _POLL = 0.5
+#: Seconds after the loss of a process in which the loss of its node is noticed. Ray needs 15 s to notice a lost node.
+_NODE_SECONDS = 60.0
 #: Maximum number of seconds in which an actor must answer when a checkpoint is saved, and in which it closes.
 _SAVE_SECONDS, _CLOSE_SECONDS = 30.0, 1.0
 
@@ -108,6 +110,7 @@ class EnvActors:
         self._class = ray.remote(EnvActor).options(**options)
         self._records, self._checked_at = False, time.monotonic()
         self._early_deaths = [0] * n_actors
+        self._suspects: dict[int, tuple[str, float]] = {}  # actor: node of its lost process, and time of the loss
         self.idle: list[int] = []
         self.pending: dict[Any, Request] = {}
         self.lives, self.cut = [0] * n_actors, set[int]()
@@ -128,7 +131,8 @@ class EnvActors:
         """Record episodes from now on, so that `saved_state` can be called. Call this method before the first step."""
         if not self._records:
             self._records = True
-            self.ray.get([handle.record.remote() for handle in self.handles], timeout=self.limits.answer)
+            refs = [handle.record.remote() for handle in self.handles]
+            self.ray.wait(refs, num_returns=len(refs), timeout=self.limits.answer)  # `next` replaces a lost actor
 
     def ask(self, i: int, weights: Any, version: int, t: int, ticks: int) -> None:
         """Ask an actor for `ticks` steps of each environment; see `EnvActor.collect`."""
@@ -193,6 +197,7 @@ class EnvActors:
             WorkerError: If an actor has not started in time.
         """
         self._checked_at = now = time.monotonic()
+        self._check_nodes()
         late = [ref for ref, request in self.pending.items() if request.deadline < now]
         if late:  # this process may have been busy, and not have read an answer that came in time
             late = self.ray.wait(late, num_returns=len(late), timeout=0.0)[1]
@@ -204,6 +209,25 @@ class EnvActors:
             # The requests of an actor wait for each other. The oldest one decides.
             if request.actor in {each.actor for each in self.pending.values()}:
                 self._lose(request, f"did not answer within {request.limit:g} s")
+
+    def _alive_nodes(self) -> set[str]:
+        return {node["NodeID"] for node in self.ray.nodes() if node["Alive"]}
+
+    def _check_nodes(self) -> None:
+        """Correct the losses of processes whose node was lost, too. Ray notices the loss of a node later."""
+        self._suspects = {
+            i: (node, since) for i, (node, since) in self._suspects.items() if self._checked_at - since < _NODE_SECONDS
+        }
+        alive = self._alive_nodes() if self._suspects else set()
+        for i, (node, _) in [item for item in self._suspects.items() if item[1][0] not in alive]:
+            del self._suspects[i]
+            self.counts["lost_processes"] -= 1
+            self.counts["lost_nodes"] += 1
+            self.logger.warning("actor %d was lost with its node %.8s", i, node)
+            for ref, request in self.pending.items():
+                if request.actor == i and request.ping is not None:
+                    more = self.limits.replace - request.limit
+                    self.pending[ref] = request._replace(limit=self.limits.replace, deadline=request.deadline + more)
 
     def _obstacle(self, request: Request) -> str:
         """Return the reason why an actor has not started."""
@@ -229,11 +253,13 @@ class EnvActors:
         rows = request.rows + sum(each.rows for each in self.pending.values() if each.actor == i and each != request)
         self.pending = {ref: each for ref, each in self.pending.items() if each.actor != i}
         self.idle = [each for each in self.idle if each != i]
-        alive = {node["NodeID"] for node in self.ray.nodes() if node["Alive"]}
-        has_node = i not in self.descriptions or self.descriptions[i].node in alive
+        node = self.descriptions[i].node if i in self.descriptions else ""
+        has_node = not node or node in self._alive_nodes()
+        if node and has_node:
+            self._suspects[i] = node, time.monotonic()
         self.counts["lost_processes" if has_node else "lost_nodes"] += 1
         self.counts["lost_steps"] += rows
-        what = "its process" if has_node else f"its node {self.descriptions[i].node:.8}"
+        what = "its process" if has_node else f"its node {node:.8}"
         self._early_deaths[i] += 1
         if self._early_deaths[i] > self.limits.early_deaths:
             text = f"was lost {self._early_deaths[i]} times before its first answer; the last time, {what} was lost"
@@ -250,7 +276,8 @@ class EnvActors:
     def saved_state(self) -> dict[str, Any]:
         """Return the states of all actors after their outstanding answers, and these answers, as JSON values.
 
-        If an actor does not answer, the state contains the reason in its place.
+        "rows" is the number of steps that these answers were asked for. If an actor does not answer, the state contains
+        the reason in its place.
         """
         deadline = time.monotonic() + min(self.limits.answer, _SAVE_SECONDS)
         states = [handle.saved_state.remote() for handle in self.handles]
@@ -266,10 +293,12 @@ class EnvActors:
                 plain.append(saved)
             except Exception as error:  # the next `next` raises it, or replaces the actor
                 plain.append(unknown_state(f"the state of actor {i} cannot be saved: {_first_line(error)}"))
-        pending = [[self.pending[ref].actor, answers[ref]] for ref in self.pending if ref in answers]
+        pending = [
+            [request.actor, request.rows, answers[ref]] for ref, request in self.pending.items() if ref in answers
+        ]
         return {
             "states": plain, "pending": pending, "idle": [*self.idle], "lives": [*self.lives], "cut": sorted(self.cut),
-            "counts": dict(self.counts),
+            "counts": dict(self.counts), "rows": sum(self.pending[ref].rows for ref in answers),
         }  # fmt: skip
 
     def _whole(self, ref: Any, answer: Answer) -> Answer:
@@ -291,17 +320,25 @@ class EnvActors:
         self.lives = [int(life) for life in state["lives"]]
         known = [i for i in range(n_actors) if state["states"][i].get("way") != "unknown"]
         self.cut = {*state["cut"], *(set(range(n_actors)) - set(known))}
+        reasons: list[str] = []
         refs = [self.handles[i].restore_state.remote(state["states"][i]) for i in known]
-        results = self.ray.get(refs, timeout=self.limits.answer)
-        for i, plain in state["pending"]:
+        self.ray.wait(refs, num_returns=len(refs), timeout=self.limits.answer)
+        for i, ref in zip(known, refs, strict=True):
+            try:
+                reasons += [f"actor {i}: {reason}" for reason in self.ray.get(ref, timeout=0)]
+            except self.ray.exceptions.RayTaskError:
+                raise
+            except self.ray.exceptions.RayError as error:  # `next` replaces the actor
+                reasons.append(f"actor {i} was lost: {_first_line(error)}")
+        for i, rows, plain in state["pending"]:
             answer = Answer.from_plain(plain)
             chunk = None if self.buffer is None else self.ray.put(answer.chunk)
-            self._add(self.ray.put(answer), i, answer.n_steps, self.limits.answer, chunk=chunk)
+            self._add(self.ray.put(answer), i, rows, self.limits.answer, chunk=chunk)
         self.idle = [*state["idle"]]
         for i in range(n_actors):
             busy = sum(request.actor == i for request in self.pending.values()) + self.idle.count(i)
             self.idle += [i] * (self.limits.in_flight - busy)
-        return [f"actor {i}: {reason}" for i, reasons in zip(known, results, strict=True) for reason in reasons]
+        return reasons
 
     def close(self) -> None:
         """Close the environments and end all processes."""

@@ -30,6 +30,8 @@ from pfrl_like.utils.random_seed import set_random_seed
 #: Folder in the run directory with the agent of the running evaluation. It is copied to `best` after the best score.
 _CANDIDATE = ".tmp-evaluated"
 _POLL = 0.5
+#: Maximum number of seconds in which the actor must answer when a checkpoint is saved.
+_SAVE_SECONDS = 30.0
 #: Number of times that the actor may be lost during one evaluation.
 _MAX_LOSSES = 3
 
@@ -268,7 +270,10 @@ class ActorEvaluator(Evaluator):
         is_repeated = self._running is not None
         env = {"way": "unknown", "reason": "an evaluation was running"}
         if not is_repeated:
-            env = self._ray.get(self._actor.saved_state.remote())
+            try:
+                env = self._ray.get(self._actor.saved_state.remote(), timeout=_SAVE_SECONDS)
+            except self._ray.exceptions.RayError as error:  # the next evaluation replaces the actor
+                env["reason"] = f"the state of the actor of the evaluation cannot be saved: {error!s:.200}"
         return {
             "seed": self._seed, "max_score": self.max_score, "elapsed": time.time() - self.start_time, "env": env,
             "prev_eval_t": self.prev_eval_t - self.eval_interval * is_repeated, "unreported": self._unreported,

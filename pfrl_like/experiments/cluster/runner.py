@@ -20,7 +20,7 @@ from pfrl_like.experiments.cluster.env_actor import MakeEnv, Origin, RemoteEnvs
 from pfrl_like.experiments.cluster.evaluation import ActorEvaluator, EvaluatedEnv
 from pfrl_like.experiments.cluster.ray_session import ray_session
 from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer
-from pfrl_like.experiments.cluster.source import DistributedSource, MessageSize, Order
+from pfrl_like.experiments.cluster.source import DistributedSource, Losses, MessageSize, Order
 from pfrl_like.experiments.evaluator import evaluator_options
 from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments, check_has
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
@@ -28,7 +28,6 @@ from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
 from pfrl_like.runs.loop import Callback
-from pfrl_like.runs.run_files import METRICS, column_of
 from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, check_seconds, names_unknown_keywords
 from pfrl_like.utils.integers import takes_integral_floats
 
@@ -244,9 +243,8 @@ def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, 
         num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
         buffer=agent.replay_buffer if "packed_buffer" in arguments else None,
     )  # fmt: skip
-    known = column_of(os.fspath(arguments["outdir"]), METRICS, "return")[0] if arguments["resume"] else ()
-    last = int(max(known, default=0))
-    return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], last)
+    losses = Losses(arguments["outdir"], arguments["resume"])
+    return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], losses)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,10 @@
 """`DistributedSource`: a source of training steps that actors make, for the training loop of all runners."""
 
+import contextlib
 import dataclasses
+import json
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -13,12 +16,15 @@ from pfrl_like.experiments.cluster.actors import EnvActors
 from pfrl_like.experiments.cluster.env_actor import Answer, acting_tensors, pack_weights
 from pfrl_like.experiments.sources import dry_run, stop_episode
 from pfrl_like.runs.loop import Clock, Episode, unknown_state
+from pfrl_like.runs.run_files import LOSSES
 
 #: How the answers of actors are read: as they arrive, or in the order of the requests.
 Order = Literal["arrival", "fixed"]
 _ARRIVAL = 'actors are read as they answer, so that two runs differ: pass order="fixed"'
 #: Number of answers in the statistics of their age.
 _WINDOW = 100
+#: Size of `losses.json` in bytes.
+_MAX_LOSSES_BYTES = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +55,43 @@ class MessageSize:
         return min(most, max(least, round(self.seconds / tick_seconds)))
 
 
+class Losses:
+    """The file `losses.json` of a run directory: steps that were asked for so far, and counts of what was lost.
+
+    It is written at every message, because a process that is killed cannot report the steps after its checkpoint. The
+    process that resumes the run reads it.
+
+    Args:
+        outdir: Run directory.
+        resume: True to read the file of the earlier part of the run.
+
+    Attributes:
+        earlier: Contents of the file that the earlier part of the run has left. Empty if there is none.
+    """
+
+    def __init__(self, outdir: str | os.PathLike[str], resume: bool) -> None:
+        self._path = os.path.join(outdir, LOSSES)
+        self._file: Any = None
+        self.earlier: dict[str, int] = {}
+        if resume and os.path.exists(self._path):
+            with open(self._path, "rb") as file:
+                content = file.read(_MAX_LOSSES_BYTES)
+            with contextlib.suppress(ValueError, TypeError, AttributeError):  # the file is damaged
+                self.earlier = {str(name): int(count) for name, count in json.loads(content).items()}
+
+    def write(self, **counts: int) -> None:
+        """Replace the contents of the file, in one call, so that a killed process leaves no part of it."""
+        if self._file is None:
+            self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+        self._file.seek(0)
+        self._file.write(json.dumps(counts).ljust(_MAX_LOSSES_BYTES).encode())
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
 class DistributedSource:
     """Source of training steps: actors step environments, and this process stores the steps and makes the updates.
 
@@ -64,7 +107,7 @@ class DistributedSource:
             steps: a message then contains an actor's part of one update.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
             `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
-        earlier_t: Last known step of the earlier part of a run that resumes. The steps after its checkpoint are lost.
+        losses: File that records the losses. If None, none is written.
 
     Attributes:
         updates: Number of updates that were made for the steps so far.
@@ -78,7 +121,7 @@ class DistributedSource:
         order: Order,
         size: MessageSize,
         updates_per_step: float | None = None,
-        earlier_t: int = 0,
+        losses: Losses | None = None,
     ) -> None:
         self.agent, self.actors, self.order, self.size = agent, actors, order, size
         self.has_replay = hasattr(agent, "update_from_replay")
@@ -90,7 +133,7 @@ class DistributedSource:
         self._rollout_size: int | None = None if self.has_replay else agent.steps_until_update
         n_actors = len(actors.handles)
         self.num_envs = n_actors * actors.num_envs
-        self.updates, self.version, self._earlier_t = 0, 0, earlier_t
+        self.updates, self.version, self._losses = 0, 0, losses
         self._first: int | None = None  # step from which updates are counted
         # The first message is the smallest one, because the speed of an actor is unknown.
         self._tick_seconds = [0.0 if order == "fixed" else math.inf] * n_actors
@@ -111,6 +154,7 @@ class DistributedSource:
             self._publish()
         self._ask(clock)
         begun = time.perf_counter()
+        self._write_losses()
         received = self.actors.next(in_turn=self.order == "fixed")
         self._waited += time.perf_counter() - begun
         if received is None:
@@ -122,6 +166,7 @@ class DistributedSource:
         if self._update():
             self._publish()
         self._ask(clock)
+        self._write_losses()
         return [Episode(*episode) for episode in answer.episodes]
 
     def _ask(self, clock: Clock) -> None:
@@ -129,8 +174,7 @@ class DistributedSource:
         idle = self.actors.idle
         if self.is_synchronous and (self.actors.pending or len(idle) < len(self.actors.handles)):
             return
-        on_their_way = sum(request.rows for request in self.actors.pending.values())
-        ticks_left = -(-(clock.steps - clock.t - on_their_way) // self.actors.num_envs)
+        ticks_left = -(-(clock.steps - self._asked()) // self.actors.num_envs)
         if self.is_synchronous:
             ticks_left = -(-(clock.steps - clock.t) // self.num_envs)
         for i in idle[:]:
@@ -141,6 +185,14 @@ class DistributedSource:
             self.actors.ask(i, self._weights, self.version, self.agent.t, ticks)
             if not self.is_synchronous:
                 ticks_left -= ticks
+
+    def _asked(self) -> int:
+        """Return the number of steps so far and on their way."""
+        return int(self.agent.t) + sum(request.rows for request in self.actors.pending.values())
+
+    def _write_losses(self) -> None:
+        if self._losses is not None:
+            self._losses.write(asked=self._asked(), **self.actors.counts)
 
     def _ticks(self, i: int) -> int:
         """Return for how many steps of each environment actor `i` is asked."""
@@ -201,7 +253,8 @@ class DistributedSource:
             - "actors_wait": fraction of the time in which the actors waited for requests
             - "updates": number of updates
             - "lost_processes", "lost_nodes": numbers of actors that were lost, with their process or with their node
-            - "lost_steps": number of steps that were asked for and did not arrive, because their actor was lost
+            - "lost_steps": number of steps that were asked for and did not arrive, because their actor was lost, and of
+              steps after a checkpoint from which the run resumed
         """
         elapsed = 0.0 if self._started_at is None else time.perf_counter() - self._started_at
         return {
@@ -218,9 +271,10 @@ class DistributedSource:
 
     def saved_state(self) -> dict[str, Any]:
         """Return the state of the actors, their outstanding answers, and the counters, at a consistent cut."""
+        actors = self.actors.saved_state()
         return {
-            "actors": self.actors.saved_state(), "updates": self.updates, "first": self._first, "version": self.version,
-            "ages": [*self._ages],
+            "actors": actors, "asked": int(self.agent.t) + actors["rows"], "updates": self.updates,
+            "first": self._first, "version": self.version, "ages": [*self._ages],
             "order": unknown_state(_ARRIVAL) if self.order == "arrival" and not self.is_synchronous else "fixed",
         }  # fmt: skip
 
@@ -241,12 +295,23 @@ class DistributedSource:
         self._started_at, self._has_stored = time.perf_counter(), True
         self.version = int(state["version"]) - 1
         self._publish()
-        lost = max(0, self._earlier_t - self.agent.t)
-        if lost and isinstance(state["order"], Mapping):
-            self.actors.counts["lost_steps"] += lost
-            reasons.append(f"at least {lost:,} steps after the checkpoint are lost")
-        return reasons
+        return [*reasons, *self._count_losses(state, is_exact=not reasons)]
+
+    def _count_losses(self, state: Mapping[str, Any], is_exact: bool) -> list[str]:
+        """Count what the earlier part of the run has lost after its checkpoint. Exact runs repeat these steps."""
+        own, counts = state["actors"], self.actors.counts
+        is_known = all(each.get("way") != "unknown" for each in own["states"])
+        if self._losses is None or (is_exact and is_known and state["order"] == "fixed"):
+            return []
+        earlier = self._losses.earlier
+        kept = state["asked"] - (own["rows"] if len(own["states"]) != len(self.actors.handles) else 0)
+        lost = max(earlier.get("asked", 0), state["asked"]) - kept
+        for name, count in counts.items():
+            counts[name] = max(count, earlier.get(name, 0)) + lost * (name == "lost_steps")
+        return [f"up to {lost:,} steps that were made or on their way after the checkpoint are lost"] if lost else []
 
     def close(self) -> None:
         """End the actors."""
         self.actors.close()
+        if self._losses is not None:
+            self._losses.close()

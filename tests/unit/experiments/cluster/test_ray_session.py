@@ -22,7 +22,7 @@ if __name__ == "__main__":
     train_agent_distributed(
         small_dqn, lambda *arguments: cartpole(*arguments), steps=int(sys.argv[2]), outdir=sys.argv[1], actors=1,
         envs_per_actor=2, order="fixed", seed=0, resume=True, rows_per_message=(1, 4), progress=False,
-        start_timeout=300,
+        start_timeout=300, checkpoint_freq=400, keep_checkpoints=2,
     )
 """
 
@@ -36,9 +36,9 @@ def run(tmp_path):
     paths = os.pathsep.join(map(str, (root, root / "tests" / "support")))
     environment = {**os.environ, "PYTHONPATH": paths, "NAME_OF_THE_RUN": str(tmp_path)}
 
-    def start(steps):
+    def start(steps, *before):
         process = subprocess.Popen(
-            [sys.executable, str(script), str(tmp_path / "run"), str(steps), "--token=s3cr3t-w0rd"],
+            [*before, sys.executable, str(script), str(tmp_path / "run"), str(steps), "--token=s3cr3t-w0rd"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
         )  # fmt: skip
         started.append(process)
@@ -99,3 +99,34 @@ def test_every_listener_is_on_loopback_and_no_log_has_a_secret(run, tmp_path):
     assert not [path for path in logs if b"s3cr3t-w0rd" in path.read_bytes()]
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
+
+
+def test_after_kill_9_no_process_is_left_and_the_next_run_removes_the_folder(run, tmp_path):
+    process = run(10**9)
+    wait_for(lambda: metrics(tmp_path))
+    members = processes.of_ray(tmp_path)
+    process.kill()
+    process.communicate()
+    (folder,) = folders_of(process)
+    wait_for(lambda: not processes.alive(members), seconds=90)
+    os.utime(folder, (0, 0))
+    assert run(0).wait(120) == 0
+    assert not folder.exists()
+
+
+def test_a_lost_head_ends_the_driver_and_another_try_resumes(run, tmp_path):
+    process = run(10**9, sys.executable, "-m", "pfrl_like", "keep-running", "--")
+    wait_for(lambda: [*(tmp_path / "run").glob("*_checkpoint/run/manifest.json")])
+    members = processes.of_ray(tmp_path)
+    head = processes.with_program(members, "gcs_server", "raylet")
+    assert len(head) == 2
+    for pid in head:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: '"resumed": {' in (tmp_path / "run" / "run.json").read_text())
+    members |= processes.of_ray(tmp_path)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 143, errors
+    assert "1 of at most 10 tries in 60 minutes failed: it starts again in 1 s" in errors
+    assert "steps that were made or on their way after the checkpoint are lost" not in errors  # the order is fixed
+    wait_for(lambda: not processes.alive(members), seconds=90)

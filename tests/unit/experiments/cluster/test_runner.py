@@ -6,7 +6,7 @@ from cluster_parts import cartpole, small_dqn
 
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
-from pfrl_like.experiments.cluster.source import MessageSize
+from pfrl_like.experiments.cluster.source import Losses, MessageSize
 
 
 def train(tmp_path, make_agent=small_dqn, make_env=cartpole, **options):
@@ -62,3 +62,18 @@ def test_messages_contain_the_steps_of_a_time_within_their_bounds():
     assert [size.ticks(4, seconds) for seconds in (float("inf"), 1.0, 0.01, 1e-6, 0.0)] == [1, 1, 5, 16, 16]
     assert MessageSize(0.05, 8, 64).ticks(4, 1.0) == 2
     assert MessageSize(0.05, 1, 2).ticks(8, 0.0) == 1
+
+
+def test_the_next_part_of_a_run_reads_the_losses(tmp_path):
+    losses = Losses(tmp_path, resume=False)
+    losses.write(asked=10**12, lost_steps=3)
+    losses.write(asked=5, lost_steps=4)  # no part of the longer numbers is left, although the file is still open
+    assert Losses(tmp_path, resume=True).earlier == {"asked": 5, "lost_steps": 4}
+    losses.close()
+    assert Losses(tmp_path, resume=False).earlier == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"asked": null}', b'{"asked": "many"}', b"\xff"])
+def test_damaged_losses_are_not_read(tmp_path, content):
+    (tmp_path / "losses.json").write_bytes(content)
+    assert Losses(tmp_path, resume=True).earlier == {}

@@ -1,12 +1,14 @@
 import functools
 import json
+import os
+import signal
 import time
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
-from cluster_parts import Faulty, Killed, cartpole, numbers_of, small_dqn, small_on_policy
+from cluster_parts import Faulty, Hanging, Killed, cartpole, numbers_of, small_dqn, small_on_policy
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
@@ -138,6 +140,53 @@ def test_an_actor_that_hangs_is_replaced(ray, tmp_path, caplog):
     agent = train(tmp_path / "run", make_env=make_env, order="arrival", answer_timeout=5)
     assert agent.t == STEPS
     assert "did not answer within 5 s" in caplog.text
+
+
+@pytest.mark.slow
+def test_an_actor_that_is_silent_at_a_checkpoint_makes_the_resume_approximate(ray, tmp_path):
+    def make_env(actor, index, test):
+        env = cartpole(actor, index, test)
+        return Hanging(env, 10) if actor == 1 else env
+
+    options = {"order": "arrival", "checkpoint_freq": 80}
+    train(tmp_path, make_env=make_env, answer_timeout=10, hooks=[stop_at(80)], **options)
+    asked = json.loads((tmp_path / "losses.json").read_text())["asked"]
+    agent = train(tmp_path, resume=True, **options)
+    assert agent.t == STEPS
+    reasons = "\n".join(resumed(tmp_path)["reasons"])
+    assert "the state of actor 1 cannot be saved: Get timed out" in reasons
+    assert "up to 4 steps that were made or on their way after the checkpoint are lost" in reasons
+    assert json.loads((tmp_path / "losses.json").read_text())["lost_steps"] == 4 < asked
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_the_number_of_steps_that_are_lost(ray, tmp_path):
+    options = {"order": "arrival", "checkpoint_freq": 80}
+    train(tmp_path, hooks=[stop_at(80)], **options)
+    left = {"asked": 100, "lost_steps": 7, "lost_processes": 1, "lost_nodes": 0}
+    (tmp_path / "losses.json").write_text(json.dumps(left))
+    manifest = next(tmp_path.glob("*_checkpoint")).name
+    t = int(manifest.partition("_")[0])
+    train(tmp_path, resume=True, **options)
+    table = np.genfromtxt(tmp_path / "metrics.csv", delimiter=",", names=True)
+    assert table["lost_processes"][-1] == 1
+    assert 7 <= table["lost_steps"][-1] <= 7 + 100 - t
+
+
+@pytest.mark.slow
+def test_a_lost_actor_of_the_evaluation_ends_neither_a_checkpoint_nor_the_run(ray, tmp_path):
+    def make_env(actor, index, test):
+        if test:
+            (tmp_path / "pid").write_text(str(os.getpid()))
+        return cartpole(actor, index, test)
+
+    def kill(clock):
+        if clock.t == 120:
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+            time.sleep(1)
+
+    train(tmp_path / "run", make_env=make_env, eval_interval=80, eval_n_episodes=1, checkpoint_freq=40, hooks=[kill])
+    assert list(np.genfromtxt(tmp_path / "run" / "scores.txt", names=True)["steps"]) == [80, 160]
 
 
 @pytest.mark.slow

@@ -1,0 +1,304 @@
+"""Kills actors, the learner and the head of a distributed run, and counts what is lost.
+
+    python benchmarks/distributed_faults.py --seconds 180
+
+DQN on CartPole, two actors of four environments, under `pfrl-like keep-running`. An actor is killed every ten seconds,
+then the learner (the driver), then the head (`gcs_server` and `raylet`). Another run of as many steps is not disturbed.
+Each environment sleeps at every step, so that a run of some minutes has a useful number of steps.
+
+The driver writes a ledger: the steps that it asks for, those that arrive, and those of the checkpoint from which it
+resumes. The table shows whether the reported losses are the losses of the ledger, whether the replay buffer has each
+counted step once, how long each recovery took, and which processes are left 90 s after the end. Results of earlier
+calls are not measured again. The program fails if a check fails.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+import process_table as processes  # noqa: E402 - made for tests, too
+
+RESULTS = Path(__file__).parent / "results" / "distributed_faults.json"
+LEDGER, FINISH, SUMMARY = "ledger.txt", "finish", "summary.json"
+ACTORS, ENVS, SLEEP = 2, 4, 0.005
+#: Seconds after the end of a run in which its processes must end.
+GONE = 90.0
+PATIENCE = 600.0
+
+
+class Slow(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """Sleeps at every step, as an environment that computes."""
+
+    def step(self, action: Any) -> Any:
+        time.sleep(SLEEP)
+        return super().step(action)
+
+
+def train(folder: Path, steps: int) -> None:
+    """The program that is disturbed: trains for some steps at least, and until the file FINISH exists."""
+    import numpy as np
+    import torch
+    from torch import nn
+
+    from pfrl_like import agents, envs, explorers, q_functions, replay_buffers, utils
+    from pfrl_like.experiments import eval_performance
+    from pfrl_like.experiments.cluster.runner import train_agent_distributed
+
+    torch.set_num_threads(1)
+    utils.set_random_seed(0)
+    keep_ledger(folder / LEDGER)
+
+    def make_env(actor: int, index: int, test: bool) -> Any:
+        env = gymnasium.make("CartPole-v1")
+        return envs.make_env(env if test else Slow(env), seed=None)
+
+    def make_agent() -> Any:
+        layers = nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2)
+        q_function = nn.Sequential(*layers, q_functions.DiscreteActionValueHead())
+        return agents.DQN(
+            q_function, torch.optim.Adam(q_function.parameters(), lr=1e-3), replay_buffers.ReplayBuffer(10**6), 0.99,
+            explorers.LinearDecayEpsilonGreedy(1.0, 0.04, 8000, gymnasium.spaces.Discrete(2, seed=0).sample),
+            replay_start_size=1000, minibatch_size=64, update_interval=2, target_update_interval=256,
+            max_grad_norm=10.0,
+        )  # fmt: skip
+
+    def stop(clock: Any) -> None:
+        if clock.t >= steps and (folder / FINISH).exists():
+            clock.stop()
+
+    agent, history = train_agent_distributed(
+        make_agent, make_env, steps=10**9, outdir=folder / "run", actors=ACTORS, envs_per_actor=ENVS, seed=0,
+        checkpoint_freq=2000, keep_checkpoints=3, eval_interval=5000, hooks=[stop], resume=True, progress=False,
+        start_timeout=300, max_early_deaths=20,
+    )  # fmt: skip
+    rows = [
+        (*step["state"], step["action"], step["reward"], *step["next_state"]) for (step,) in agent.replay_buffer.memory
+    ]
+    stats = eval_performance("CartPole-v1", agent, n_steps=None, n_episodes=20)
+    summary = {
+        "t": agent.t, "stored": len(rows), "distinct": len(np.unique(np.array(rows, np.float32), axis=0)),
+        "updates": agent.optim_t, "score": stats["mean"],
+        "best_score": max((each["eval_score"] for each in history), default=None),
+    }  # fmt: skip
+    (folder / SUMMARY).write_text(json.dumps(summary))
+
+
+def keep_ledger(path: Path) -> None:
+    """Write a line for each request, answer, loss and resume of this process."""
+    from pfrl_like.experiments.cluster.actors import EnvActors
+    from pfrl_like.experiments.cluster.source import DistributedSource
+
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def note(*words: Any) -> None:
+        os.write(file, (json.dumps([time.time(), *words]) + "\n").encode())
+
+    ask, lose, store = EnvActors.ask, EnvActors._lose, DistributedSource._store
+    following, restore, close = EnvActors.next, DistributedSource.restore_state, EnvActors.close
+    rows: dict[int, int] = {}
+
+    def ask_noted(self: Any, i: int, weights: Any, version: int, t: int, ticks: int) -> None:
+        note("ask", i, ticks * self.num_envs)
+        ask(self, i, weights, version, t, ticks)
+
+    def next_noted(self: Any, **options: Any) -> Any:
+        rows.update({request.actor: request.rows for request in self.pending.values()})
+        return following(self, **options)
+
+    def store_noted(self: Any, i: int, answer: Any) -> None:
+        store(self, i, answer)
+        note("got", i, rows[i], self.agent.t)
+
+    def lose_noted(self: Any, request: Any, reason: str) -> None:
+        note("lost", request.actor)
+        lose(self, request, reason)
+
+    def restore_noted(self: Any, state: Any) -> Any:
+        reasons = restore(self, state)
+        note("resume", self.agent.t)
+        return reasons
+
+    def close_noted(self: Any) -> None:
+        note("end", sum(request.rows for request in self.pending.values()), self.counts)
+        close(self)
+
+    changed: Any = EnvActors, DistributedSource
+    changed[0].ask, changed[0]._lose, changed[0].next, changed[0].close = ask_noted, lose_noted, next_noted, close_noted
+    changed[1]._store, changed[1].restore_state = store_noted, restore_noted
+    note("life", os.getpid())
+
+
+class Run:
+    """A run in a folder, under `keep-running`, as another process sees it."""
+
+    def __init__(self, folder: Path, steps: int) -> None:
+        self.folder = folder
+        root = Path(__file__).parents[1]
+        environ = {**os.environ, "PYTHONPATH": str(root), "NAME_OF_THE_RUN": str(folder)}
+        command = [sys.executable, __file__, "--train", str(folder), "--steps", str(steps)]
+        self.log = (folder / "log.txt").open("w")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pfrl_like", "keep-running", "--", *command],
+            env=environ, stdout=self.log, stderr=self.log, start_new_session=True,
+        )  # fmt: skip
+
+    def ledger(self) -> list[list[Any]]:
+        path = self.folder / LEDGER
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def life(self) -> list[list[Any]]:
+        """The lines of the newest driver."""
+        lines = self.ledger()
+        first = max((i for i, line in enumerate(lines) if line[1] == "life"), default=len(lines))
+        return lines[first:]
+
+    def wait_for(self, what: str, condition: Callable[[], Any]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise RuntimeError(f"waited too long for {what}; see {self.folder}/log.txt")
+            time.sleep(0.2)
+
+    def is_training(self) -> bool:
+        """True if the newest driver has received rows of all actors, and its run has a checkpoint."""
+        received = {line[2] for line in self.life() if line[1] == "got"}
+        return len(received) == ACTORS and bool([*(self.folder / "run").glob("*_checkpoint/run/manifest.json")])
+
+    def kill(self, name: str) -> float:
+        """Kill an actor, the learner or the head. Return the time."""
+        driver = next((line[2] for line in self.life() if line[1] == "life"), 0)
+        members = processes.of_ray(self.folder)
+        if name == "learner":
+            killed = {driver}
+        elif name == "head":
+            folder = Path(f"pfrl_like-ray-{driver}-")
+            killed = processes.with_program(members & processes.of_ray(folder), "gcs_server", "raylet")
+        else:
+            killed = {pid for pid in members if title(pid).startswith("ray::EnvActor")}
+            killed = {random.choice(sorted(killed))} if killed else set()
+        for pid in killed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        print(f"{name}: killed {sorted(killed)}", flush=True)
+        return time.time() if killed else 0.0
+
+
+def title(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+    return ""
+
+
+def measure(steps: int, seconds: float, interval: float) -> dict[str, Any]:
+    """Make a run. It is disturbed if `seconds`, for which actors are killed, is not 0."""
+    folder = Path(tempfile.mkdtemp(prefix="distributed-faults-"))  # it stays, so that its files can be read
+    run, begun, kills, recovery = Run(folder, steps), time.time(), 0, {}
+    try:
+        if seconds:
+            run.wait_for("training", run.is_training)
+            end = time.time() + seconds
+            while time.time() < end:
+                kills += run.kill("actor") > 0
+                time.sleep(interval)
+            for name in ("learner", "head"):
+                run.wait_for("training", run.is_training)
+                time.sleep(interval)
+                killed, lives = run.kill(name), count(run, "life")
+                run.wait_for("another try", lambda lives=lives: count(run, "life") > lives)
+                run.wait_for("training", run.is_training)
+                recovery[name] = next(line[0] for line in run.life() if line[1] == "got") - killed
+        (folder / FINISH).touch()
+        status = run.process.wait(PATIENCE * 4)
+        members, end = processes.of_ray(folder), time.monotonic() + GONE
+        while processes.alive(members) and time.monotonic() < end:
+            time.sleep(0.5)
+        left = len(processes.alive(members))
+    finally:
+        run.process.terminate()
+        run.log.close()
+    losses = json.loads((folder / "run" / "losses.json").read_text())
+    return {
+        "status": status, "seconds": round(time.time() - begun), "processes_left": left, "actors_killed": kills,
+        "recovery_seconds": {name: round(value, 1) for name, value in recovery.items()},
+        **json.loads((folder / SUMMARY).read_text()), **balance(run.ledger()),
+        "losses": {name: value for name, value in losses.items() if name != "asked"},
+    }  # fmt: skip
+
+
+def count(run: Run, word: str) -> int:
+    return sum(line[1] == word for line in run.ledger())
+
+
+def balance(ledger: list[list[Any]]) -> dict[str, Any]:
+    """The losses of a ledger, and those that the run has reported."""
+    starts = [i for i, line in enumerate(ledger) if line[1] == "life"]
+    lives = [ledger[a:b] for a, b in zip(starts, [*starts[1:], len(ledger)], strict=True)]
+    resumed = [next((line[2] for line in life if line[1] == "resume"), 0) for life in lives[1:]]
+    asked = sum(line[3] for line in ledger if line[1] == "ask")
+    counted = sum(
+        line[3] for life, until in zip(lives, [*resumed, 10**12], strict=True)
+        for line in life if line[1] == "got" and line[4] <= until
+    )  # fmt: skip
+    (_, _, pending, reported) = next(line for line in reversed(ledger) if line[1] == "end")
+    replaced = [
+        next((later[0] - line[0] for later in life[i:] if later[1:3] == ["got", line[2]]), None)
+        for life in lives for i, line in enumerate(life) if line[1] == "lost"
+    ]  # fmt: skip
+    known = sorted(each for each in replaced if each is not None)
+    return {
+        "asked": asked, "lost": asked - counted - pending, "reported": reported["lost_steps"],
+        "seconds_to_replace": [round(known[i], 1) for i in (0, len(known) // 2, -1)] if known else [],
+    }  # fmt: skip
+
+
+def failures(line: dict[str, Any]) -> list[str]:
+    """The checks that a run fails."""
+    checks = {
+        "exit status 0": line["status"] == 0, "no process is left": line["processes_left"] == 0,
+        "lost equals reported": line["lost"] == line["reported"],
+        "each counted step is stored": line["stored"] == line["t"], "no step twice": line["distinct"] == line["stored"],
+    }  # fmt: skip
+    return [name for name, holds in checks.items() if not holds]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=180.0, help="time in which actors are killed")
+    parser.add_argument("--interval", type=float, default=10.0, help="seconds between two kills")
+    parser.add_argument("--steps", type=int, default=50_000, help="minimum number of steps of the disturbed run")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.train is not None:
+        train(options.train, options.steps)
+        return 0
+    results = json.loads(options.results.read_text()) if options.results.exists() else {}
+    for name, seconds in (("disturbed", options.seconds), ("undisturbed", 0.0)):
+        if name not in results:
+            steps = results["disturbed"]["t"] if name == "undisturbed" else options.steps
+            asked = {"killing_seconds": seconds, "interval": options.interval}
+            results[name] = {**asked, **measure(steps, seconds, options.interval)}
+            options.results.write_text(json.dumps(results, indent=1) + "\n")
+    for name in results["disturbed"]:
+        print(f"{name:<20}" + "".join(f"{results[each][name]!s:<50}" for each in ("disturbed", "undisturbed")))
+    failed = [f"{name}: {text}" for name, line in results.items() for text in failures(line)]
+    print(*failed, sep="\n")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
