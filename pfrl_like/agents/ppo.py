@@ -14,7 +14,6 @@ from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import clipped_surrogate, estimated_kl, explained_variance, standardized, weighted_mean
 from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import epochs_of
 from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.episode_list import episode_memory
@@ -243,7 +242,7 @@ class PPO(OnPolicyAgent):
         step = self.gradient_steps["optimizer"]
         if self._compiled is not None and self._overridden_hooks:
             check_not_compiled(self, True)  # a method was overridden after construction
-        for minibatches in epochs_of(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
+        for minibatches in self._epochs(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
             log_ratios = []
             for batch in minibatches:
                 if self._compiled is not None:
@@ -258,10 +257,15 @@ class PPO(OnPolicyAgent):
                 for name, values in losses.items():
                     if name in stats:
                         values.append(stats[name])
-            if self.target_kl is not None and log_ratios and estimated_kl(torch.cat(log_ratios)) > self.target_kl:
+            if self.target_kl is not None and log_ratios and estimated_kl(self._of_all(log_ratios)) > self.target_kl:
                 break
         self.explained_variance = float(explained_variance(value, returns))
         return advantage, {name: torch.stack(values) for name, values in losses.items() if values}
+
+    def _of_all(self, parts: list[Tensor]) -> Tensor:
+        """Concatenate rows, in a group of learners the rows of all processes."""
+        rows = torch.cat(parts)
+        return rows if self.learner_group is None else self.learner_group.rows_of_all(rows)
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute `ppo_loss`, or the loss of PFRL's method `_lossfun` if a subclass overrides that method.

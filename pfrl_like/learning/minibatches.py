@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.agent import TRAIN
-from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
+from pfrl_like.batch import ACTION_MASK, Batch, concatenate_batches, concatenate_nested, map_nested
+from pfrl_like.distributed.learner_group import LearnerGroup
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.recurrent_memory import batch_first, burn_in
 from pfrl_like.learning.rollout import Episodes
@@ -30,6 +31,27 @@ def all_steps(episodes: Episodes, max_len: int | None = None) -> Batch:
     if episodes.states is None:
         return episodes.steps
     return sequences(episodes, *cut_episodes(episodes.lengths, max_len))
+
+
+def joined_episodes(group: LearnerGroup, episodes: Episodes) -> tuple[Episodes, slice]:
+    """Return the episodes of all processes in the order of their ranks, and the rows of this process."""
+    device = episodes.steps.reward.device
+
+    def moved(each: Episodes, to: torch.device | str, first_row: int = 0) -> Episodes:
+        nested = {name: map_nested(lambda leaf: leaf.to(to), getattr(each, name)) for name in _NESTED}
+        return Episodes(each.steps.to(to), each.lengths, (each.last_rows + first_row).to(to), **nested)
+
+    parts = group.of_all(moved(episodes, "cpu"))
+    first = [0, *np.cumsum([len(part) for part in parts]).tolist()]
+    parts = [moved(part, device, row) for part, row in zip(parts, first, strict=False)]
+    nested = {name: concatenate_nested([getattr(part, name) for part in parts]) for name in _NESTED}
+    steps = concatenate_batches([part.steps for part in parts])
+    lengths = np.concatenate([part.lengths for part in parts])
+    joined = Episodes(steps, lengths, torch.cat([part.last_rows for part in parts]), **nested)
+    return joined, slice(first[group.rank], first[group.rank + 1])
+
+
+_NESTED = ("last_obs", "last_state", "states")  # nested columns of `Episodes`
 
 
 def episode_batches(episodes: Episodes) -> Iterator[Batch]:

@@ -102,6 +102,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     _targets: Targets = Targets()
     #: True for offline agents. They learn from recorded data. Their replay buffer may stay empty.
     _is_offline: bool = False
+    learns_in_group = True
     #: True if the losses use the next observations.
     bootstraps: bool = True
     #: True if a network processes states and next states in one batch. Batch normalisation then uses the statistics of
@@ -320,7 +321,11 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             self._cumulative_steps += 1
             if self._own_updater is not None:
                 self._own_updater.update_if_necessary(self.t)
-            elif self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
+            elif self.t % self.update_interval == 0 and (
+                len(self.replay_buffer) >= self.replay_start_size
+                if self.learner_group is None
+                else self.learner_group.starts(self.waiting_for() is None)
+            ):
                 for _ in range(self.n_times_update):
                     self.update_from_replay()
             if self.target_update_interval is not None and self.t % self.target_update_interval == 0:
@@ -355,16 +360,24 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             sizes = self.minibatch_size, self.sequence_length
             batch = buffer.sample_sequences(*sizes, self.gamma, device, **self.sampling)
         else:
-            batch = buffer.sample_batch(self.minibatch_size, self.gamma, device, **self.sampling)
+            batch = self._sample(buffer.sample_batch, device)
         if not buffer.prioritized:
             self.update(batch)
             return
         try:
             td_error, _ = self.update(batch)
-            buffer.update_priorities(batch.index, td_error)
+            group = self.learner_group
+            buffer.update_priorities(*((batch.index, td_error) if group is None else group.priorities(batch, td_error)))
         except BaseException:
             buffer.update_priorities(batch.index[:0], [])  # otherwise the buffer would wait for the errors
             raise
+
+    def _sample(self, sample: Callable[..., Batch], device: torch.device) -> Batch:
+        """Sample a minibatch of transitions, or this process's share of a joined minibatch."""
+        options = (self.gamma, device)
+        if self.learner_group is None:
+            return sample(self.minibatch_size, *options, **self.sampling)
+        return self.learner_group.sample(lambda n: sample(n, *options, **self.sampling), self.minibatch_size)
 
     @property
     def sequence_length(self) -> int | None:
@@ -405,6 +418,11 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         rows = batch.reward.shape
         if len(rows) != 1 or batch.discount.shape != rows or (batch.weight is not None and batch.weight.shape != rows):
             raise row_shape_error(batch)
+        group = self.learner_group
+        if group is not None and not group.is_updating:
+            has_sequences = batch.lengths is not None
+            with group.update(None if has_sequences else len(batch), own_draws=has_sequences):
+                return OffPolicyAgent.update(self, experiences, errors_out)
         if self._updates_left == 0:
             self.sync_target_network()
         features = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)

@@ -119,6 +119,8 @@ def make_records(agent: Any, sizes: Mapping[str, int]) -> dict[str, str]:
 
 def add_values(agent: Any, attributes: Mapping[str, str], stats: Mapping[str, Any]) -> None:
     """Add statistics to their records. If a user has replaced a record by a deque or list, floats are added."""
+    if agent.learner_group is not None:
+        stats = agent.learner_group.statistics(stats)
     for name, attribute in attributes.items():
         if name in stats:
             record = getattr(agent, attribute)
@@ -243,6 +245,7 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
     set_values(agent, values)
     for attribute, count in counts.items():
         setattr(agent, attribute, count)
+    _check_again(agent)
 
 
 def load_pfrl_counters(agent: Any, dirname: str) -> None:
@@ -341,6 +344,13 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
         setattr(agent, name, number)
     set_values(agent, values)
     agent.recurrent_memory, agent._rollout, agent._bootstrap_inputs = memory, rollout, bootstrap_inputs
+    _check_again(agent)
+
+
+def _check_again(agent: Any) -> None:
+    """Let the learners of a group check before the next update that they have loaded the same agent."""
+    if agent.learner_group is not None:
+        agent.learner_group.is_checked = False
 
 
 def _finite(number: Any) -> float | None:
