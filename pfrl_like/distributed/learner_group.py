@@ -254,6 +254,16 @@ def _set_group(agent: Any, group: LearnerGroup | None) -> None:
         step.average = None if group is None else group.average
 
 
+def sample_share(group: LearnerGroup | None, sample: Callable[[int], Batch], n: int) -> Batch:
+    """Sample n rows with `sample`. In a group, sample the minibatch of this process, see `LearnerGroup.sample`."""
+    return sample(n) if group is None else group.sample(sample, n)
+
+
+def priorities(group: LearnerGroup | None, batch: Batch, td_error: Tensor) -> tuple[Any, Tensor]:
+    """Return the items whose priorities this process updates after an update on a minibatch, and their TD errors."""
+    return (batch.index, td_error) if group is None else group.priorities(batch, td_error)
+
+
 def updates_of(agent: Any) -> int:
     """Return the number of updates that an agent has made."""
     return int(agent.optim_t if hasattr(agent, "optim_t") else agent.n_updates)

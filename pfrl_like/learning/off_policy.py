@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import Batch
+from pfrl_like.distributed.learner_group import priorities, sample_share
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning import statistics
@@ -366,18 +367,15 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             return
         try:
             td_error, _ = self.update(batch)
-            group = self.learner_group
-            buffer.update_priorities(*((batch.index, td_error) if group is None else group.priorities(batch, td_error)))
+            buffer.update_priorities(*priorities(self.learner_group, batch, td_error))
         except BaseException:
             buffer.update_priorities(batch.index[:0], [])  # otherwise the buffer would wait for the errors
             raise
 
     def _sample(self, sample: Callable[..., Batch], device: torch.device) -> Batch:
         """Sample a minibatch of transitions, or this process's share of a joined minibatch."""
-        options = (self.gamma, device)
-        if self.learner_group is None:
-            return sample(self.minibatch_size, *options, **self.sampling)
-        return self.learner_group.sample(lambda n: sample(n, *options, **self.sampling), self.minibatch_size)
+        options = {"gamma": self.gamma, "device": device, **self.sampling}
+        return sample_share(self.learner_group, lambda n: sample(n, **options), self.minibatch_size)
 
     @property
     def sequence_length(self) -> int | None:

@@ -14,6 +14,7 @@ from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
 from pfrl_like.dataset.transition import stacked_shape
+from pfrl_like.distributed.learner_group import LearnerGroup, priorities, sample_share
 
 
 class SampledMiniBatch(TransitionMiniBatch):
@@ -142,6 +143,7 @@ class SampledData:
             )
         self.source, self.batch_size = source, batch_size
         self.n_processes = 1  # that learn together
+        self._group: LearnerGroup | None = None
         self.options = {"n_frames": n_frames} if stacks else {}
 
     def begin_epoch(self, algo: Any) -> None:
@@ -149,13 +151,9 @@ class SampledData:
 
     def next_batch(self, agent: Any) -> Batch:
         """Return a minibatch sampled from the source, on the agent's device."""
-        options = agent.sampling | self.options
-
-        def sample(n: int) -> Batch:
-            return self.source.sample_batch(n, agent.gamma, agent.device, **options)  # type: ignore[no-any-return]
-
-        group = agent.learner_group
-        return sample(self.batch_size) if group is None else group.sample(sample, self.batch_size)
+        options = {"gamma": agent.gamma, "device": agent.device, **agent.sampling, **self.options}
+        self._group = agent.learner_group
+        return sample_share(self._group, lambda n: self.source.sample_batch(n, **options), self.batch_size)
 
     def transitions_of(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
         """Return the transitions of a minibatch."""
@@ -164,7 +162,7 @@ class SampledData:
     def set_td_errors(self, batch: Batch, td_error: Tensor | None) -> None:
         """Update the priorities, if the replay buffer has any. If `td_error` is None, all priorities stay unchanged."""
         if batch.weight is not None and td_error is not None:
-            self.source.update_priorities(batch.index, td_error)
+            self.source.update_priorities(*priorities(self._group, batch, td_error))
         elif batch.weight is not None:
             self.source.update_priorities(batch.index[:0], [])
 

@@ -17,8 +17,10 @@ from torch import distributed, nn
 from pfrl_like.batch import Batch
 from pfrl_like.distributed.data_parallel import data_parallel
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer
+from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils import set_random_seed
 
 SHARE = 4  # rows of a process in a minibatch
@@ -70,9 +72,8 @@ def trpo(data: int, n: int) -> Any:
     return make_on_policy("TRPO", vf_batch_size=n)
 
 
-MAKERS: dict[str, Callable[..., Any]] = {
-    "DQN": dqn, "prioritised DQN": prioritized, "SAC": sac, "PPO": ppo, "A2C": a2c, "TRPO": trpo,
-}  # fmt: skip
+MAKERS: dict[str, Callable[..., Any]] = {"DQN": dqn, "SAC": sac, "PPO": ppo}
+SLOW: dict[str, Callable[..., Any]] = {"prioritised DQN": prioritized, "A2C": a2c, "TRPO": trpo}
 
 
 def steps(seed: int, n: int) -> Batch:
@@ -99,14 +100,14 @@ def numbers(agent: Any) -> dict[str, Any]:
 
 def learnt_alone(name: str) -> tuple[dict[str, Any], Any]:
     set_random_seed(0)
-    agent = MAKERS[name](0, 2 * SHARE)
+    agent = (MAKERS | SLOW)[name](0, 2 * SHARE)
     learn(agent, slice(None))
     return numbers(agent), agent.get_statistics()
 
 
 def learnt_together(rank: int, name: str) -> tuple[dict[str, Any], Any]:
     set_random_seed(0)
-    agent = MAKERS[name](0, SHARE)
+    agent = (MAKERS | SLOW)[name](0, SHARE)
     with data_parallel(agent, same_data=True):
         learn(agent, slice(10 * rank, 10 * rank + 10))
         if rank:
@@ -194,8 +195,26 @@ def different(rank: int) -> str:
 
 def everything(folder: str, rank: int) -> dict[str, Any]:
     found: dict[str, Any] = {name: learnt_together(rank, name) for name in MAKERS}
-    others = {each.__name__: each(rank) for each in (own_data, online, sequences, different, unlike)}
+    others = {each.__name__: each(rank) for each in (own_data, online, sequences, from_dataset, different, unlike)}
     return found | others | {"resumed": resumed(rank, folder)}
+
+
+def from_dataset(rank: int) -> dict[str, Any]:
+    return numbers(learnt_from_dataset(SHARE))
+
+
+def learnt_from_dataset(n: int) -> Any:
+    set_random_seed(0)
+    agent, source = dqn(0, n), agent_parts.make_agent()
+    fill(source.replay_buffer, 1, two_actions, 5)
+    group = data_parallel(agent, same_data=True) if distributed.is_initialized() else contextlib.nullcontext()
+    with group:
+        run(DatasetSource(agent, source.replay_buffer), Clock(10), [])
+    return agent
+
+
+def several(rank: int) -> dict[str, Any]:
+    return {name: learnt_together(rank, name) for name in SLOW}
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +230,17 @@ def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_two_processes_learn_what_one_learns_from_the_joined_minibatch(name: str, pair: Any) -> None:
+    check_equal(name, pair)
+
+
+@pytest.mark.slow
+def test_more_agents_learn_the_same_in_two_processes() -> None:
+    pair = in_two_processes(several)
+    for name in SLOW:
+        check_equal(name, pair)
+
+
+def check_equal(name: str, pair: Any) -> None:
     (first, stats), (second, _) = pair[0][name], pair[1][name]
     alone, alone_stats = learnt_alone(name)
     assert same(first, second)
@@ -220,6 +250,12 @@ def test_two_processes_learn_what_one_learns_from_the_joined_minibatch(name: str
         torch.testing.assert_close(first[key], value, rtol=1e-5, atol=1e-6, msg=key)
     for (key, value), (_, expected) in zip(stats, alone_stats, strict=True):
         assert value == pytest.approx(expected, rel=1e-4, abs=1e-5, nan_ok=True), key
+
+
+def test_the_runner_of_datasets_divides_minibatches(pair: Any) -> None:
+    alone = numbers(learnt_from_dataset(2 * SHARE))
+    assert same(pair[0]["from_dataset"], pair[1]["from_dataset"])
+    assert all(torch.allclose(value, alone[name], atol=1e-6) for name, value in pair[0]["from_dataset"].items())
 
 
 def test_processes_with_data_of_their_own_stay_alike(pair: Any) -> None:
