@@ -14,6 +14,7 @@ from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import clipped_surrogate, estimated_kl, explained_variance, standardized, weighted_mean
 from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
+from pfrl_like.learning.minibatches import epochs_of
 from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.episode_list import episode_memory
@@ -242,7 +243,8 @@ class PPO(OnPolicyAgent):
         step = self.gradient_steps["optimizer"]
         if self._compiled is not None and self._overridden_hooks:
             check_not_compiled(self, True)  # a method was overridden after construction
-        for minibatches in self._epochs(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
+        sizes = self.minibatch_size, self.epochs, self.max_recurrent_sequence_len
+        for minibatches in epochs_of(episodes, *sizes, self.learner_group):
             log_ratios = []
             for batch in minibatches:
                 if self._compiled is not None:

@@ -15,7 +15,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import explained_variance, standardized, weighted_mean
 from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import all_steps
+from pfrl_like.learning.minibatches import all_steps, epochs_of
 from pfrl_like.learning.model_outputs import output_of, policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
 from pfrl_like.learning.overrides.episode_list import episode_memory
@@ -211,9 +211,8 @@ class TRPO(OnPolicyAgent):
         recurrent_states = episodes.states or (None, None)
         policy_episodes, vf_episodes = (dataclasses.replace(episodes, states=state) for state in recurrent_states)
         stats = self.update_policy(all_steps(policy_episodes, self.max_recurrent_sequence_len))
-        for minibatches in self._epochs(
-            vf_episodes, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len
-        ):
+        sizes = self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len
+        for minibatches in epochs_of(vf_episodes, *sizes, self.learner_group):
             for batch in minibatches:
                 self.gradient_steps["vf_optimizer"](value_loss(self.vf, batch))
         self.n_updates += 1

@@ -69,7 +69,7 @@ def data_parallel(agent: Any, *, same_data: bool = False, group: Any = None) -> 
 def _check(agent: Any) -> tuple[dict[str, nn.Module], list[Optimizer]]:
     """Check that an agent can learn in a group. Return its modules, keyed by attribute name, and its optimisers."""
     kind = type(agent).__name__
-    if not getattr(agent, "learns_in_group", False):
+    if not getattr(agent, "_learns_in_group", False):
         raise TypeError(f"agent is {kind}, expected an agent with a replay buffer, A2C, PPO or TRPO")
     if agent._compiled is not None:
         raise ValueError("agent has compile=True, whose gradients are not averaged: construct it with compile=False")

@@ -119,15 +119,18 @@ class LearnerGroup:
             own.restore()
 
     @contextlib.contextmanager
-    def update(self, rows: int | None = None, *, own_draws: bool = False) -> Iterator[None]:
+    def update(self, batch: Batch | None = None) -> Iterator[None]:
         """Context manager for an update.
 
+        The noise is drawn for the joined minibatch, and each process uses the noise of its rows.
+
         Args:
-            rows: Number of rows of each process. The noise of an update is drawn for the joined minibatch, and each
-                process uses the noise of its rows. If None, all processes draw the same noise until `share` is called.
-            own_draws: True if the processes have different numbers of rows. Each process then draws its own noise, and
-                statistics are those of its own rows.
+            batch: Minibatch of this process. If it contains sequences, the processes may have different numbers of
+                rows: each process then draws its own noise, and statistics are those of its own rows. If None, all
+                processes draw the same noise until `share` is called.
         """
+        own_draws = batch is not None and batch.lengths is not None
+        rows = None if batch is None or own_draws else len(batch)
         if not self.is_checked:
             self._check_alike(self)
             self.is_checked = True
@@ -154,6 +157,11 @@ class LearnerGroup:
             joined = sample(n * self.size)
         self._index = joined.index
         return joined[self.rows(n * self.size)]
+
+    def sample_for(self, agent: Any, buffer: Any, device: Any) -> Batch:
+        """Sample the minibatch of this process from a replay buffer, with the arguments that the agent needs."""
+        options = {"gamma": agent.gamma, "device": device, **agent.sampling}
+        return self.sample(lambda n: buffer.sample_batch(n, **options), agent.minibatch_size)
 
     def rows(self, n: int) -> slice:
         """Return the rows of this process in a joined minibatch of n rows."""
@@ -193,9 +201,9 @@ class LearnerGroup:
             for name, value, part in pairs
         }
 
-    def starts(self, is_ready: bool) -> bool:
-        """Return True from the first call on at which all processes are ready to learn."""
-        self._has_started = self._has_started or all(self.of_all(is_ready))
+    def starts(self, agent: Any) -> bool:
+        """Return True from the first call on at which the replay buffers of all processes are large enough."""
+        self._has_started = self._has_started or all(self.of_all(agent.waiting_for() is None))
         return self._has_started
 
     # Checkpoints

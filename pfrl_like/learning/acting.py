@@ -145,7 +145,7 @@ class Acting:
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
     #: True if several processes can learn together, see `distributed.data_parallel`.
-    learns_in_group: bool = False
+    _learns_in_group: bool = True
     #: The processes that make the updates together. None if this process learns alone.
     learner_group: LearnerGroup | None = None
     _compiled_greedy: CompiledFunction | None = None

@@ -64,7 +64,9 @@ def episode_batches(episodes: Episodes) -> Iterator[Batch]:
             yield sequences(episodes, np.array([start]), np.array([length]))
 
 
-def epochs_of(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
+def epochs_of(
+    episodes: Episodes, size: int, epochs: int, max_len: int | None = None, group: LearnerGroup | None = None
+) -> Iterator[Iterator[Batch]]:
     """Yield epochs. Each epoch yields its minibatches, in random order.
 
     If the model is recurrent, the minibatches contain sequences, as in `shuffled_sequences`. Otherwise they contain
@@ -79,7 +81,11 @@ def epochs_of(episodes: Episodes, size: int, epochs: int, max_len: int | None = 
         size: Number of steps per minibatch.
         epochs: Number of times that each step is used. The steps that fill the last minibatch are used once more.
         max_len: Maximum number of steps per sequence. If None, each sequence is a whole episode.
+        group: Processes that learn together. Each minibatch is then the share of this process in a joined minibatch.
     """
+    if group is not None:
+        yield from (map(group.share, epoch) for epoch in epochs_of(episodes, size * group.size, epochs, max_len))
+        return
     if episodes.states is not None:
         yield from shuffled_sequences(episodes, size, epochs, max_len)
         return

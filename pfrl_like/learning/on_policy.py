@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,7 @@ from pfrl_like.learning.acting import Acting, PolicyActionSelector, check_observ
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
 from pfrl_like.learning.compatibility.spaces import check_policy_fits, raise_for_unknown_action
-from pfrl_like.learning.minibatches import (
-    batch_of_episodes,
-    episodes_of_batch,
-    epochs_of,
-    joined_episodes,
-    steps_for_data,
-)
+from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch, joined_episodes, steps_for_data
 from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
@@ -73,7 +67,6 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             after the advantages are computed and before the gradient steps. None disables normalisation.
     """
 
-    learns_in_group = True
     _selector = PolicyActionSelector()
     saved_attributes: tuple[str, ...] = ("model", "optimizer")
     _acting_attributes: tuple[str, ...] = ("model",)
@@ -365,9 +358,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return error, stats
 
     def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-        if self.learner_group is not None and not self.learner_group.is_updating:
-            joined, rows = joined_episodes(self.learner_group, episodes)
-            with self.learner_group.update():
+        group = self.learner_group
+        if group is not None and not group.is_updating:
+            joined, rows = joined_episodes(group, episodes)
+            with group.update():
                 error, stats = self._learn_once(joined)
             return error[rows], stats
         self.guard.before()
@@ -438,13 +432,6 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             returns = advantage + value if steps.returns is None else steps.returns
             check_all_finite(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
-
-    def _epochs(self, episodes: Episodes, size: int, epochs: int, max_len: int | None) -> Iterator[Iterator[Batch]]:
-        """Yield epochs of minibatches, see `epochs_of`, or of this process's shares of joined minibatches."""
-        group = self.learner_group
-        if group is None:
-            return epochs_of(episodes, size, epochs, max_len)
-        return (map(group.share, epoch) for epoch in epochs_of(episodes, size * group.size, epochs, max_len))
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
         """Update the normaliser with `steps.obs`, then normalise them. Return the episodes with these steps."""

@@ -119,10 +119,10 @@ def own_data(rank: int) -> dict[str, Any]:
     """Each process begins with other parameters and has other data; process 1 has a NaN at the end."""
     set_random_seed(rank)
     agent = dqn(rank, SHARE, replay_buffer=PrioritizedReplayBuffer(100, normalize_by_max="batch"))
-    with data_parallel(agent):
+    with data_parallel(agent) as learners:
         weights = []
         for _ in range(4):
-            batch = agent._sample(agent.replay_buffer.sample_batch, agent.device)
+            batch = learners.sample(lambda n: agent.replay_buffer.sample_batch(n, agent.gamma), SHARE)
             td_error, _ = agent.update(batch)
             agent.replay_buffer.update_priorities(batch.index, td_error)
             weights.append(batch.weight.max().item())
