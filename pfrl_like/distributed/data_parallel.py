@@ -71,7 +71,7 @@ def _check(agent: Any) -> tuple[dict[str, nn.Module], list[Optimizer]]:
     kind = type(agent).__name__
     if not getattr(agent, "_learns_in_group", False):
         raise TypeError(f"agent is {kind}, expected an agent with a replay buffer, A2C, PPO or TRPO")
-    if agent._compiled is not None:
+    if getattr(agent, "_compiled", None) is not None:
         raise ValueError("agent has compile=True, whose gradients are not averaged: construct it with compile=False")
     if getattr(agent, "batch_accumulator", "mean") != "mean":
         raise ValueError(

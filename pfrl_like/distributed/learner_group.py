@@ -274,4 +274,4 @@ def priorities(group: LearnerGroup | None, batch: Batch, td_error: Tensor) -> tu
 
 def updates_of(agent: Any) -> int:
     """Return the number of updates that an agent has made."""
-    return int(agent.optim_t if hasattr(agent, "optim_t") else agent.n_updates)
+    return int(getattr(agent, "optim_t", getattr(agent, "n_updates", 0)))
