@@ -147,12 +147,16 @@ class A2C(OnPolicyAgent):
             return learn_by_update(self, episodes)
         steps = self._with_advantages(episodes, self.tau if self.use_gae else 1.0)
         batch = all_steps(dataclasses.replace(episodes, steps=steps))
+        if self.learner_group is not None:
+            batch = self.learner_group.share(batch)
         loss, stats = a2c_loss(
             self.model, batch, pi_loss_coef=self.pi_loss_coef, v_loss_coef=self.v_loss_coef,
             entropy_coeff=self.entropy_coeff,
         )  # fmt: skip
         self.gradient_steps["optimizer"](loss)
         self.n_updates += 1
+        if self.learner_group is not None:
+            stats = {**self.learner_group.statistics(stats)}
         for name, value in stats.items():
             self._move_average(f"average_{name}", value)
         return steps.required("advantage")[0], {"loss": loss.detach(), **stats}

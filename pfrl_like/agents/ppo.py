@@ -243,7 +243,8 @@ class PPO(OnPolicyAgent):
         step = self.gradient_steps["optimizer"]
         if self._compiled is not None and self._overridden_hooks:
             check_not_compiled(self, True)  # a method was overridden after construction
-        for minibatches in epochs_of(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
+        sizes = self.minibatch_size, self.epochs, self.max_recurrent_sequence_len
+        for minibatches in epochs_of(episodes, *sizes, self.learner_group):
             log_ratios = []
             for batch in minibatches:
                 if self._compiled is not None:
@@ -258,10 +259,15 @@ class PPO(OnPolicyAgent):
                 for name, values in losses.items():
                     if name in stats:
                         values.append(stats[name])
-            if self.target_kl is not None and log_ratios and estimated_kl(torch.cat(log_ratios)) > self.target_kl:
+            if self.target_kl is not None and log_ratios and estimated_kl(self._of_all(log_ratios)) > self.target_kl:
                 break
         self.explained_variance = float(explained_variance(value, returns))
         return advantage, {name: torch.stack(values) for name, values in losses.items() if values}
+
+    def _of_all(self, parts: list[Tensor]) -> Tensor:
+        """Concatenate rows, in a group of learners the rows of all processes."""
+        rows = torch.cat(parts)
+        return rows if self.learner_group is None else self.learner_group.rows_of_all(rows)
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute `ppo_loss`, or the loss of PFRL's method `_lossfun` if a subclass overrides that method.

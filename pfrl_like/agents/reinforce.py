@@ -76,6 +76,7 @@ class REINFORCE(OnPolicyAgent):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
+    _learns_in_group = False  # the processes would not end their episodes at the same updates
     _saved_numbers = ("average_entropy",)
     value_type = Distribution
     _warned_of_truncation = False

@@ -211,7 +211,8 @@ class TRPO(OnPolicyAgent):
         recurrent_states = episodes.states or (None, None)
         policy_episodes, vf_episodes = (dataclasses.replace(episodes, states=state) for state in recurrent_states)
         stats = self.update_policy(all_steps(policy_episodes, self.max_recurrent_sequence_len))
-        for minibatches in epochs_of(vf_episodes, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len):
+        sizes = self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len
+        for minibatches in epochs_of(vf_episodes, *sizes, self.learner_group):
             for batch in minibatches:
                 self.gradient_steps["vf_optimizer"](value_loss(self.vf, batch))
         self.n_updates += 1

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.batch import Batch
+from pfrl_like.distributed.learner_group import LearnerGroup
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.compatibility.parts import check_numbers_in
@@ -154,6 +155,9 @@ class DynamicsModel(AttributeSavingMixin):
     """
 
     saved_attributes = ("network", "optimizer")
+    _learns_in_group = True
+    #: The processes that make the updates together. None if this process learns alone.
+    learner_group: LearnerGroup | None = None
     #: Discount factor. Training loops read this attribute of an agent. The model does not use it.
     gamma = 1.0
     #: Function that changes each minibatch before the update, as in agents. None leaves minibatches unchanged.

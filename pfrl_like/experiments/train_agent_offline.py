@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.distributed.learner_group import priorities, sample_share
 from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import evaluating
@@ -81,11 +82,13 @@ class DatasetSource:
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Make one update."""
-        batch = getattr(self.dataset, self._sample)(*self._sample_arguments, **self.options)
+        sample, (n, *arguments) = getattr(self.dataset, self._sample), self._sample_arguments
+        group = None if self.samples_sequences else getattr(self.agent, "learner_group", None)
+        batch = sample_share(group, lambda n: sample(n, *arguments, **self.options), n)
         td_error, _ = self.agent.update(batch)
         self.last = batch.obs, batch.action, batch.reward
         if batch.weight is not None:
-            self.dataset.update_priorities(batch.index, td_error)
+            self.dataset.update_priorities(*priorities(group, batch, td_error))
         clock.t += 1
         clock.between_episodes = True
         return ()

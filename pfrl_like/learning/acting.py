@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.batch import ACTION_MASK, first_leaf, map_nested
+from pfrl_like.distributed.learner_group import LearnerGroup
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.action_masks import as_action_mask
@@ -143,6 +144,10 @@ class Acting:
     _has_dry_run: bool = False
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
+    #: True if several processes can learn together, see `distributed.data_parallel`.
+    _learns_in_group: bool = True
+    #: The processes that make the updates together. None if this process learns alone.
+    learner_group: LearnerGroup | None = None
     _compiled_greedy: CompiledFunction | None = None
 
     def _set_features(self, features: FeatureExtractor) -> None:

@@ -64,6 +64,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     """
 
     process_idx: int | None = None
+    _learns_in_group = False  # its processes share the parameters
     saved_attributes: tuple[str, ...] = ("model", "optimizer")
 
     optimizer: torch.optim.Optimizer

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.agent import TRAIN
-from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
+from pfrl_like.batch import ACTION_MASK, Batch, concatenate_batches, concatenate_nested, map_nested
+from pfrl_like.distributed.learner_group import LearnerGroup
 from pfrl_like.distributions import masked
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae, n_step_returns
@@ -35,6 +36,27 @@ def all_steps(episodes: Episodes, max_len: int | None = None) -> Batch:
     return sequences(episodes, *cut_episodes(episodes.lengths, max_len))
 
 
+def joined_episodes(group: LearnerGroup, episodes: Episodes) -> tuple[Episodes, slice]:
+    """Return the episodes of all processes in the order of their ranks, and the rows of this process."""
+    device = episodes.steps.reward.device
+
+    def moved(each: Episodes, to: torch.device | str, first_row: int = 0) -> Episodes:
+        nested = {name: map_nested(lambda leaf: leaf.to(to), getattr(each, name)) for name in _NESTED}
+        return Episodes(each.steps.to(to), each.lengths, (each.last_rows + first_row).to(to), **nested)
+
+    parts = group.of_all(moved(episodes, "cpu"))
+    first = [0, *np.cumsum([len(part) for part in parts]).tolist()]
+    parts = [moved(part, device, row) for part, row in zip(parts, first, strict=False)]
+    nested = {name: concatenate_nested([getattr(part, name) for part in parts]) for name in _NESTED}
+    steps = concatenate_batches([part.steps for part in parts])
+    lengths = np.concatenate([part.lengths for part in parts])
+    joined = Episodes(steps, lengths, torch.cat([part.last_rows for part in parts]), **nested)
+    return joined, slice(first[group.rank], first[group.rank + 1])
+
+
+_NESTED = ("last_obs", "last_state", "states")  # nested columns of `Episodes`
+
+
 def episode_batches(episodes: Episodes) -> Iterator[Batch]:
     """Yield each episode as a minibatch. If the episodes have recurrent states, the minibatch is one sequence."""
     begin = np.cumsum(episodes.lengths) - episodes.lengths
@@ -45,7 +67,9 @@ def episode_batches(episodes: Episodes) -> Iterator[Batch]:
             yield sequences(episodes, np.array([start]), np.array([length]))
 
 
-def epochs_of(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
+def epochs_of(
+    episodes: Episodes, size: int, epochs: int, max_len: int | None = None, group: LearnerGroup | None = None
+) -> Iterator[Iterator[Batch]]:
     """Yield epochs. Each epoch yields its minibatches, in random order.
 
     If the model is recurrent, the minibatches contain sequences, as in `shuffled_sequences`. Otherwise they contain
@@ -60,7 +84,11 @@ def epochs_of(episodes: Episodes, size: int, epochs: int, max_len: int | None = 
         size: Number of steps per minibatch.
         epochs: Number of times that each step is used. The steps that fill the last minibatch are used once more.
         max_len: Maximum number of steps per sequence. If None, each sequence is a whole episode.
+        group: Processes that learn together. Each minibatch is then the share of this process in a joined minibatch.
     """
+    if group is not None:
+        yield from (map(group.share, epoch) for epoch in epochs_of(episodes, size * group.size, epochs, max_len))
+        return
     if episodes.states is not None:
         yield from shuffled_sequences(episodes, size, epochs, max_len)
         return

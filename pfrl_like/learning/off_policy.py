@@ -1,7 +1,6 @@
 """The training loop of replay agents: store steps, sample minibatches, update networks and target networks."""
 
 import logging
-import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -36,15 +35,11 @@ from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.storage import has_manifest
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import MODE_LOCK, NO_LOCK, block_evaluation
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import max_over_sequences
-
-#: Name of the replay buffer's file in a directory written by `save_snapshot`.
-SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
 @constructor_only("recurrent", "num_steps", "burn_in")
@@ -316,12 +311,15 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             self.recurrent_memory.episodes_ended(self.training, ended)
         if not self.training:
             return
+        group = self.learner_group
         for _ in range(k if active is None else int(np.count_nonzero(active))):
             self.t += 1
             self._cumulative_steps += 1
             if self._own_updater is not None:
                 self._own_updater.update_if_necessary(self.t)
-            elif self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
+            elif self.t % self.update_interval == 0 and (
+                len(self.replay_buffer) >= self.replay_start_size if group is None else group.starts(self)
+            ):
                 for _ in range(self.n_times_update):
                     self.update_from_replay()
             if self.target_update_interval is not None and self.t % self.target_update_interval == 0:
@@ -346,6 +344,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         If the agent learns from sequences, the method does nothing until the buffer has `minibatch_size` episodes.
         """
         buffer: Any = self.replay_buffer
+        group = self.learner_group
         device = self.device if self.features.is_identity else torch.device("cpu")
         if self.learns_from_sequences and buffer.n_episodes < self.minibatch_size:
             return
@@ -355,14 +354,16 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         if self.learns_from_sequences:
             sizes = self.minibatch_size, self.sequence_length
             batch = buffer.sample_sequences(*sizes, self.gamma, device, **self.sampling)
-        else:
+        elif group is None:
             batch = buffer.sample_batch(self.minibatch_size, self.gamma, device, **self.sampling)
+        else:
+            batch = group.sample_for(self, buffer, device)
         if not buffer.prioritized:
             self.update(batch)
             return
         try:
             td_error, _ = self.update(batch)
-            buffer.update_priorities(batch.index, td_error)
+            buffer.update_priorities(*((batch.index, td_error) if group is None else group.priorities(batch, td_error)))
         except BaseException:
             buffer.update_priorities(batch.index[:0], [])  # otherwise the buffer would wait for the errors
             raise
@@ -406,6 +407,10 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         rows = batch.reward.shape
         if len(rows) != 1 or batch.discount.shape != rows or (batch.weight is not None and batch.weight.shape != rows):
             raise row_shape_error(batch)
+        group = self.learner_group
+        if group is not None and not group.is_updating:
+            with group.update(batch):
+                return OffPolicyAgent.update(self, experiences, errors_out)
         if self._updates_left == 0:
             self.sync_target_network()
         features = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
@@ -566,30 +571,5 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     # Saving
 
-    def save_snapshot(self, dirname: str) -> None:
-        """Save the agent with `save`, and save the replay buffer as `replay_buffer.pkl` in the same directory.
-
-        Raises:
-            CheckpointError: If the agent or the buffer cannot be saved. If the buffer fails, the agent is already
-                saved.
-        """
-        self.save(dirname)
-        self.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
-
-    def load_snapshot(self, dirname: str, *, allow_pickle: bool = False) -> None:
-        """Load the agent and the replay buffer from a directory that `save_snapshot` or PFRL's `save_snapshot` wrote.
-
-        Args:
-            dirname: The directory.
-            allow_pickle: True to read a pickled replay buffer, for instance PFRL's. The pickle cannot run code, but a
-                manipulated file can use any amount of memory. Use it only for files whose origin you know.
-
-        Raises:
-            CheckpointError: If the agent or the buffer is missing in the directory, or if the buffer is a pickle and
-                pickles are not allowed. If the buffer cannot be loaded, the agent is already loaded.
-        """
-        self.load(dirname)
-        if not has_manifest(dirname):
-            statistics.load_pfrl_counters(self, dirname)
-        options = {"allow_pickle": True} if allow_pickle else {}  # a user's buffer may not have this argument
-        self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER), **options)
+    save_snapshot = statistics.save_snapshot
+    load_snapshot = statistics.load_snapshot

@@ -21,7 +21,7 @@ from pfrl_like.learning.chunks import acting_columns, observe_rollout_chunk, sen
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
 from pfrl_like.learning.compatibility.spaces import check_policy_fits, raise_for_unknown_action
-from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch, with_advantages
+from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch, joined_episodes, with_advantages
 from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
@@ -395,6 +395,12 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return error, stats
 
     def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+        group = self.learner_group
+        if group is not None and not group.is_updating:
+            joined, rows = joined_episodes(group, episodes)
+            with group.update():
+                error, stats = self._learn_once(joined)
+            return error[rows], stats
         self.guard.before()
         try:
             with block_evaluation(*(getattr(self, name) for name in self.saved_attributes)):

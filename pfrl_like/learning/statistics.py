@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pfrl_like.explorer import Explorer
 from pfrl_like.learning.rollout import Rollout
-from pfrl_like.storage import load_tensors
+from pfrl_like.storage import has_manifest, load_tensors
 from pfrl_like.storage.atomic import read_errors
 from pfrl_like.storage.plain_tensors import from_plain, to_plain
 
@@ -119,6 +119,8 @@ def make_records(agent: Any, sizes: Mapping[str, int]) -> dict[str, str]:
 
 def add_values(agent: Any, attributes: Mapping[str, str], stats: Mapping[str, Any]) -> None:
     """Add statistics to their records. If a user has replaced a record by a deque or list, floats are added."""
+    if agent.learner_group is not None:
+        stats = agent.learner_group.statistics(stats)
     for name, attribute in attributes.items():
         if name in stats:
             record = getattr(agent, attribute)
@@ -243,6 +245,7 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
     set_values(agent, values)
     for attribute, count in counts.items():
         setattr(agent, attribute, count)
+    _check_again(agent)
 
 
 def load_pfrl_counters(agent: Any, dirname: str) -> None:
@@ -256,6 +259,41 @@ def load_pfrl_counters(agent: Any, dirname: str) -> None:
     paths = {name: os.path.join(dirname, f"{attribute}.pt") for name, attribute in agent._saved_counters.items()}
     with read_errors(dirname, "contains invalid counters"):
         restore_progress(agent, {name: load_tensors(path) for name, path in paths.items() if os.path.exists(path)})
+
+
+#: Name of the replay buffer's file in a directory written by `save_snapshot`.
+SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
+
+
+def save_snapshot(agent: Any, dirname: str) -> None:
+    """Save the agent with `save`, and save the replay buffer as `replay_buffer.pkl` in the same directory.
+
+    Raises:
+        CheckpointError: If the agent or the buffer cannot be saved. If the buffer fails, the agent is already
+            saved.
+    """
+    agent.save(dirname)
+    agent.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
+
+
+def load_snapshot(agent: Any, dirname: str, *, allow_pickle: bool = False) -> None:
+    """Load the agent and the replay buffer from a directory that `save_snapshot` or PFRL's `save_snapshot` wrote.
+
+    Args:
+        agent: The agent.
+        dirname: The directory.
+        allow_pickle: True to read a pickled replay buffer, for instance PFRL's. The pickle cannot run code, but a
+            manipulated file can use any amount of memory. Use it only for files whose origin you know.
+
+    Raises:
+        CheckpointError: If the agent or the buffer is missing in the directory, or if the buffer is a pickle and
+            pickles are not allowed. If the buffer cannot be loaded, the agent is already loaded.
+    """
+    agent.load(dirname)
+    if not has_manifest(dirname):
+        load_pfrl_counters(agent, dirname)
+    options = {"allow_pickle": True} if allow_pickle else {}  # a user's buffer may not have this argument
+    agent.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER), **options)
 
 
 def unsaved_explorer(agent: Any) -> Sequence[str]:
@@ -341,6 +379,13 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
         setattr(agent, name, number)
     set_values(agent, values)
     agent.recurrent_memory, agent._rollout, agent._bootstrap_inputs = memory, rollout, bootstrap_inputs
+    _check_again(agent)
+
+
+def _check_again(agent: Any) -> None:
+    """Let the learners of a group check before the next update that they have loaded the same agent."""
+    if agent.learner_group is not None:
+        agent.learner_group.is_checked = False
 
 
 def _finite(number: Any) -> float | None:

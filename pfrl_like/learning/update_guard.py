@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.batch import Batch
+from pfrl_like.distributed.learner_group import member_of
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.optimizers.compiled_step import CompiledStep
@@ -275,7 +276,7 @@ def diagnose(agent: Any, batch: Batch, streams: GlobalStreams | None = None) -> 
     tensors = dict([*modules.named_parameters(), *modules.named_buffers()])
     parameters = [name for name, value in tensors.items() if not _is_finite(value)]
     error, nonfinite = None, list[dict[str, Any]]()
-    with isolated_rng(), _undo_changes(agent), _record_nonfinite_layers(layers, nonfinite):
+    with isolated_rng(), member_of(None, agent), _undo_changes(agent), _record_nonfinite_layers(layers, nonfinite):
         for value in tensors.values():
             value.grad = None
         streams.restore()

@@ -9,6 +9,7 @@ from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.algos.fitting.online import Collector, checked_buffer, train_online
 from pfrl_like.algos.fitting.spaces import check_single_rewards
 from pfrl_like.dataset.selection import Selection
+from pfrl_like.distributed.data_parallel import n_processes
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.evaluation_env import check_apart
@@ -77,8 +78,9 @@ class FittingFQE:
                 names, with a number if a name repeats.
             callback: Function that is called with (fqe, epoch, number of updates so far) after each update.
             epoch_callback: Function that is called with (fqe, epoch, number of updates so far) after each epoch.
-            enable_ddp: True to average the gradients over the processes of a `torch.distributed` group. Each process
-                samples its own minibatches. All processes must make the same number of updates. Only process 0 logs.
+            enable_ddp: True to learn in all processes of a `torch.distributed` group, which must have the same
+                dataset; see `data_parallel`. Each minibatch has `batch_size` transitions for each process. Only process
+                0 logs.
 
         Returns:
             A list of pairs: number of the epoch, counted from 1, and dict of metrics.
@@ -120,7 +122,8 @@ class FittingFQE:
         data = dataset if hasattr(dataset, "sample_batch") else Selection(dataset)
         self.build_with_dataset(data)
         size = int(getattr(data, "n_steps", None) or len(data))
-        drawn = SampledData(data, min(self.batch_size, size), self.n_frames, self.observation_shape)
+        share = size // (n_processes() if enable_ddp else 1)
+        drawn = SampledData(data, min(self.batch_size, share), self.n_frames, self.observation_shape)
         epochs: Iterator[tuple[int, Metrics]] = training.epochs(drawn, scorers, dataset)
         return epochs
 

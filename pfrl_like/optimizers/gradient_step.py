@@ -57,8 +57,8 @@ class GradientStep:
             losses depend on the optimiser's parameters themselves.
 
     Attributes:
-        wrapper: Function that is applied to losses before `backward`, for example a `DistributedDataParallel`. None to
-            apply no function.
+        average: Function called as (loss, leaves) after `backward`. It replaces the gradients of the leaves by their
+            means over several processes and returns the mean of the losses. None if this process learns alone.
         trail: Running hash of all losses, in order. Set it to 0 to start again. Losses on a GPU are added only by
             `settle`.
 
@@ -78,7 +78,7 @@ class GradientStep:
         self.max_grad_norm = max_grad_norm
         self.own_only = own_only
         self.copies = copies
-        self.wrapper: Callable[[Tensor], Tensor] | None = None
+        self.average: Callable[[Tensor, Sequence[Tensor]], Tensor] | None = None
         self.trail = 0
         self._calls, self._losses = 0, list[Tensor]()  # on a GPU, since the last `settle`
         self._device: torch.device | None = None
@@ -119,9 +119,9 @@ class GradientStep:
         leaves = self.leaves
         for leaf in leaves:
             leaf.grad = None
-        if self.wrapper is not None:
-            loss = self.wrapper(loss)
         _run_backward((loss,), (self.one,), False, False, self._inputs, allow_unreachable=True, accumulate_grad=True)
+        if self.average is not None:
+            loss = self.average(loss, leaves)
         grads = [leaf.grad for leaf in leaves]
         if self.on_gpu:
             self._step_on_gpu(loss, grads, refused)

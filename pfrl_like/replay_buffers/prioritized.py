@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -121,6 +122,10 @@ class PriorityWeightError:
         self._priorities.update(_on_host(index), self.priority_from_errors(td_error))
         self._last_index = None
 
+    #: Function that returns the smallest number of all processes, if several processes learn together from buffers of
+    #: their own. The largest importance weight is then that of all processes.
+    smallest_of_group: Callable[[float], float] | None = None
+
     def weights_from_probabilities(self, probabilities: Any, min_probability: float) -> Floats:
         """Compute the importance weights of a sample, shape [n], and anneal beta by one step.
 
@@ -135,6 +140,8 @@ class PriorityWeightError:
             reference = smallest(probability) if len(probability) else 1.0
         else:
             reference = 1.0 / len(self._priorities)
+        if self.smallest_of_group is not None:  # N * P, because the buffers may have different lengths
+            reference = self.smallest_of_group(reference * len(self._priorities)) / len(self._priorities)
         weight: Floats = (probability / reference) ** -self.beta
         self.beta = min(1.0, self.beta + self.beta_add)
         return weight

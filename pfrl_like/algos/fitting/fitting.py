@@ -1,5 +1,6 @@
 """Offline training of estimators in epochs, with metrics, scores and saved models."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -10,9 +11,10 @@ from typing import Any, Self, TypeVar, cast
 
 from pfrl_like.algos.fitting.epochs import RunLog, UpdateSource, progress_callbacks, warn_of_hooks
 from pfrl_like.algos.fitting.hyperparameters import check_folder
-from pfrl_like.algos.fitting.minibatches import TrainingData, check_eval_episodes, data_parallel, is_main_process
+from pfrl_like.algos.fitting.minibatches import TrainingData, check_eval_episodes
 from pfrl_like.algos.fitting.spaces import check_action_kind, check_scalers_used
 from pfrl_like.dataset.conventions import logged_convention
+from pfrl_like.distributed.data_parallel import data_parallel, is_main_process, n_processes
 from pfrl_like.loggers import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, run
@@ -105,8 +107,9 @@ class Fitting:
             logger_adapter: Factory of `pfrl_like.loggers` that creates a logger of metrics and models. The logger
                 replaces the folder and the TensorBoard files. If None, the folder and the TensorBoard files are
                 written.
-            enable_ddp: True to average the gradients over the processes of a `torch.distributed` group. All processes
-                need the same number of transitions. Only the first process prints and writes files.
+            enable_ddp: True to learn in all processes of a `torch.distributed` group, which must have the same
+                episodes; see `data_parallel`. Each minibatch has `batch_size` transitions for each process, and a pass
+                has fewer updates. Only the first process prints and writes files.
 
         Returns:
             The estimator itself.
@@ -241,8 +244,10 @@ class Training:
         """
         algo, epoch, step = self.algo, self.first, 0
         algo.eval_results_ = {name: list[float]() for name in scorers}
+        data.n_processes = n_processes() if self.enable_ddp else 1
         per_epoch = len(data) if self.n_steps is None else self.n_steps_per_epoch
-        with data_parallel(algo.impl, self.enable_ddp), RunLog(self, per_epoch) as log:
+        learners: Any = data_parallel(algo.impl, same_data=True) if self.enable_ddp else contextlib.nullcontext()
+        with learners, RunLog(self, per_epoch) as log:
             log.params(algo._json_params() | logged_convention(data.source))
             while epoch < n_epochs if self.n_steps is None else step < self.n_steps:
                 data.begin_epoch(algo)

@@ -1,20 +1,20 @@
-"""Minibatches of estimators: sampled from data or passed by users; training in several processes."""
+"""Minibatches of estimators: sampled from data or passed by users."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, distributed, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from pfrl_like.algos.fitting.spaces import actions_for, check_action_kind, check_built_for, numbers_in, shape_of_several
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
 from pfrl_like.dataset.transition import stacked_shape
+from pfrl_like.distributed.learner_group import LearnerGroup, priorities, sample_share
 
 
 class SampledMiniBatch(TransitionMiniBatch):
@@ -60,6 +60,7 @@ class TrainingData:
     def __init__(self, episodes: Any, batch_size: int, n_frames: int, needs_next_obs: bool = False) -> None:
         self.source = Selection(episodes, needs_next_obs)
         self.batch_size, self.n_frames = batch_size, n_frames
+        self.n_processes = 1  # that learn together; each learns from `batch_size` transitions of a minibatch
         self._generated: Batch | None = None
         self._imagined: Sequence[Transition] = ()
         self._rows: NDArray[np.int64] = np.empty(0, np.int64)
@@ -67,7 +68,7 @@ class TrainingData:
 
     def __len__(self) -> int:
         """Return the number of minibatches per pass."""
-        return max(1, self._count // self.batch_size)
+        return max(1, self._count // (self.batch_size * self.n_processes))
 
     @property
     def _count(self) -> int:
@@ -82,10 +83,13 @@ class TrainingData:
 
     def next_batch(self, agent: Any) -> Batch:
         """Return the next minibatch, on the agent's device. After the end of a pass, a new pass begins."""
-        if len(self._remaining) < min(self.batch_size, self._count):
-            self._remaining = np.random.permutation(self._count)
-        self._rows = rows = self._remaining[: self.batch_size]
-        self._remaining = self._remaining[self.batch_size :]
+        group = agent.learner_group
+        n = self.n_processes * min(self.batch_size, self._count // self.n_processes)
+        if len(self._remaining) < n:
+            with contextlib.nullcontext() if group is None else group.draws():
+                self._remaining = np.random.permutation(self._count)
+        rows, self._remaining = self._remaining[:n], self._remaining[n:]
+        self._rows = rows = rows if group is None else rows[group.rows(n)]
         recorded = rows[rows < len(self.source)]
         options = {"n_frames": self.n_frames, **getattr(agent, "sampling", {})}
         parts = [self.source.batch(recorded, agent.gamma, agent.device, **options)] if len(recorded) else []
@@ -138,6 +142,8 @@ class SampledData:
                 f"{n_frames}: use another buffer, or n_frames=1 with an environment that stacks frames"
             )
         self.source, self.batch_size = source, batch_size
+        self.n_processes = 1  # that learn together
+        self._group: LearnerGroup | None = None
         self.options = {"n_frames": n_frames} if stacks else {}
 
     def begin_epoch(self, algo: Any) -> None:
@@ -145,9 +151,9 @@ class SampledData:
 
     def next_batch(self, agent: Any) -> Batch:
         """Return a minibatch sampled from the source, on the agent's device."""
-        options = agent.sampling | self.options
-        batch: Batch = self.source.sample_batch(self.batch_size, agent.gamma, agent.device, **options)
-        return batch
+        options = {"gamma": agent.gamma, "device": agent.device, **agent.sampling, **self.options}
+        self._group = agent.learner_group
+        return sample_share(self._group, lambda n: self.source.sample_batch(n, **options), self.batch_size)
 
     def transitions_of(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
         """Return the transitions of a minibatch."""
@@ -156,7 +162,7 @@ class SampledData:
     def set_td_errors(self, batch: Batch, td_error: Tensor | None) -> None:
         """Update the priorities, if the replay buffer has any. If `td_error` is None, all priorities stay unchanged."""
         if batch.weight is not None and td_error is not None:
-            self.source.update_priorities(batch.index, td_error)
+            self.source.update_priorities(*priorities(self._group, batch, td_error))
         elif batch.weight is not None:
             self.source.update_priorities(batch.index[:0], [])
 
@@ -221,71 +227,3 @@ def check_eval_episodes(algo: Any, episodes: Any) -> None:
         check_action_kind(algo, episode.table.action.ndim == 1, "eval_episodes have")
         shape, size = episode.get_observation_shape(), episode.get_action_size()
         check_built_for(algo, algo.observation_shape_, algo.action_size_, shape, size, "eval_episodes: ")
-
-
-class _ParameterModule(nn.Module):
-    """Module with the parameters of one optimiser; `forward` returns a loss unchanged.
-
-    `DistributedDataParallel` wraps the module, and averages the gradients of the parameters during backpropagation.
-    The averaging does not depend on how the loss uses the parameters.
-
-    Args:
-        params: The parameters.
-    """
-
-    def __init__(self, params: Sequence[nn.Parameter]) -> None:
-        super().__init__()
-        self.params = nn.ParameterList(params)
-
-    def forward(self, loss: Tensor) -> Tensor:
-        """Return the loss unchanged."""
-        return loss
-
-
-@contextlib.contextmanager
-def data_parallel(agent: Any, enable_ddp: bool) -> Iterator[None]:
-    """Context manager that averages every gradient over the processes of the `torch.distributed` group.
-
-    If `enable_ddp` is False, the context does nothing.
-
-    At the beginning, process 0 sends the parameters of its networks to all processes. At the end, process 0 sends the
-    batch-normalisation statistics. All processes must make the same number of updates. This is the case if all
-    processes have the same number of transitions and the same hyperparameters.
-
-    Args:
-        agent: Agent whose `gradient_steps` are wrapped.
-        enable_ddp: True to average the gradients.
-
-    Raises:
-        RuntimeError: If there is no process group.
-    """
-    if not enable_ddp:
-        yield
-        return
-    if not has_process_group():
-        raise RuntimeError("enable_ddp is True, but there is no process group: use torchrun and init_process_group")
-    learns = {name for name in agent.saved_attributes if name != "policy" or getattr(agent, "policy_learns", True)}
-    modules = [part for name in sorted(learns) if isinstance(part := getattr(agent, name), nn.Module)]
-    buffers = [buffer for module in modules for buffer in module.buffers()]
-    for tensor in [*(param.data for module in modules for param in module.parameters()), *buffers]:
-        distributed.broadcast(tensor, 0)
-    steps = agent.gradient_steps.values()
-    for step in steps:
-        step.wrapper = DistributedDataParallel(_ParameterModule(step.leaves))
-    try:
-        yield
-    finally:
-        for step in steps:
-            step.wrapper = None
-    for tensor in buffers:
-        distributed.broadcast(tensor, 0)
-
-
-def has_process_group() -> bool:
-    """Return True if this process belongs to a `torch.distributed` group."""
-    return distributed.is_available() and distributed.is_initialized()
-
-
-def is_main_process() -> bool:
-    """Return True if this is process 0 of the `torch.distributed` group, or if there is no group."""
-    return not has_process_group() or distributed.get_rank() == 0
