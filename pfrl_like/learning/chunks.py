@@ -1,12 +1,12 @@
 """Chunks of steps: agents take them in from acting copies, and acting copies of on-policy agents record them."""
 
+import dataclasses
 import types
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, concatenate_nested, map_nested
@@ -16,6 +16,7 @@ from pfrl_like.learning.recurrent_memory import batch_first
 from pfrl_like.learning.rollout import BootstrapInputs, Rows
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.replay_buffers.chunks import PRIORITY
 from pfrl_like.utils.contexts import evaluation_mode
 
 
@@ -42,8 +43,8 @@ def append_to_buffer(buffer: Any, chunk: Chunk, env_ids: Sequence[Any] | None = 
     kind.append_chunk(buffer, chunk, env_ids)
 
 
-def acting_td_errors(agent: Any, chunk: Chunk) -> NDArray[np.float64] | None:
-    """Return the absolute one-step TD errors |r + gamma * max Q(s', .) - Q(s, a)| of the steps of an acting copy.
+def with_priorities(agent: Any, chunk: Chunk) -> Chunk:
+    """Return a chunk with the column `priority`: the TD errors |r + gamma * max Q(s', .) - Q(s, a)| of its steps.
 
     Q is the acting network, which also takes the place of the target network (Ape-X, arXiv:1803.00933, section 3). The
     call does not change the random generators.
@@ -53,13 +54,12 @@ def acting_td_errors(agent: Any, chunk: Chunk) -> NDArray[np.float64] | None:
         chunk: T steps of k environments.
 
     Returns:
-        The errors, [T, k]. They are arbitrary where an environment took no step. None if they cannot be computed with
-        one evaluation of the acting network: if it is a policy or is recurrent, if a subclass selects the actions
-        itself, or if the steps have action masks.
+        The chunk. The column is missing if the errors cannot be computed with one evaluation of the acting network: if
+        it is a policy or is recurrent, if a subclass selects the actions itself, or if the steps have action masks.
     """
     is_simple = isinstance(getattr(agent, "_selector", None), ValueActionSelector) and agent.recurrent_memory is None
     if not is_simple or agent._acting_hook in agent._overridden_hooks or ACTION_MASK in chunk.extra:
-        return None
+        return chunk
     obs = chunk.joined_values()
     padding = np.zeros((len(obs) - chunk.reward.size, *chunk.action.shape[2:]), chunk.action.dtype)
     actions = np.concatenate([chunk.action.reshape(-1, *chunk.action.shape[2:]), padding])
@@ -67,8 +67,8 @@ def acting_td_errors(agent: Any, chunk: Chunk) -> NDArray[np.float64] | None:
         value = agent._value(agent.features(obs, agent.device))
         q, best = (each.double().numpy() for each in (value.evaluate_actions(torch.from_numpy(actions)), value.max))
     target = chunk.reward + agent.gamma * ~chunk.terminated * best[chunk.next_index]
-    errors: NDArray[np.float64] = np.abs(target - q[: chunk.reward.size].reshape(chunk.reward.shape))
-    return errors
+    errors = np.abs(target - q[: chunk.reward.size].reshape(chunk.reward.shape))
+    return dataclasses.replace(chunk, extra={**chunk.extra, PRIORITY: errors})
 
 
 def _count(agent: Any, n_steps: int) -> None:

@@ -19,10 +19,9 @@ from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.sources import VectorSource
-from pfrl_like.learning.chunks import acting_td_errors
+from pfrl_like.learning.chunks import with_priorities
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import GlobalStreams, Streams
-from pfrl_like.replay_buffers.chunks import PRIORITY
 from pfrl_like.runs.environment_record import versions_and_hardware
 from pfrl_like.runs.loop import Clock
 from pfrl_like.utils.plain_values import from_json, to_json
@@ -254,11 +253,8 @@ class EnvActor:
             has_errors: True to add the column `priority` with TD errors, if the agent can compute them.
         """
         answer = self.collect(weights, version, t, ticks)
-        chunk = answer.chunk
-        errors = acting_td_errors(self.acting, chunk) if has_errors and chunk is not None else None
-        if errors is not None:
-            chunk = replace(chunk, extra={**chunk.extra, PRIORITY: errors})
-        return answer._replace(chunk=None), chunk
+        adds = has_errors and answer.chunk is not None
+        return answer._replace(chunk=None), with_priorities(self.acting, answer.chunk) if adds else answer.chunk
 
     def saved_state(self) -> dict[str, Any]:
         """Return the state of environments, acting copy and random streams as JSON values."""

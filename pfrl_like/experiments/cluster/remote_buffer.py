@@ -153,6 +153,7 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
         self._actor = ray.remote(ReplayActor).options(**options).remote(packed, seed)
+        self._size: Size
         self._size, self.pid = self._get(self._actor.start.remote(sys.path))
         self._timeout = limits[1]
 
