@@ -3,7 +3,7 @@
     python benchmarks/distributed_faults.py --seconds 180
 
 DQN on CartPole, two actors of four environments, under `pfrl-like keep-running`. An actor is killed every ten seconds,
-then the learner (the driver), then the head (`gcs_server` and `raylet`). Another run of as many steps is not disturbed.
+then the learner (the driver), then the head (`gcs_server` and `raylet`). Other runs of as many steps are not disturbed.
 Each environment sleeps at every step, so that a run of some minutes has a useful number of steps.
 
 The driver writes a ledger: the steps that it asks for, those that arrive, and those of the checkpoint from which it
@@ -280,6 +280,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=180.0, help="time in which actors are killed")
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between two kills")
     parser.add_argument("--steps", type=int, default=50_000, help="minimum number of steps of the disturbed run")
+    parser.add_argument("--undisturbed", type=int, default=3, help="number of undisturbed runs, which show the spread")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -287,14 +288,15 @@ def main() -> int:
         train(options.train, options.steps)
         return 0
     results = json.loads(options.results.read_text()) if options.results.exists() else {}
-    for name, seconds in (("disturbed", options.seconds), ("undisturbed", 0.0)):
+    undisturbed = [f"undisturbed {i}" for i in range(1, options.undisturbed + 1)]
+    for name, seconds in (("disturbed", options.seconds), *((each, 0.0) for each in undisturbed)):
         if name not in results:
-            steps = results["disturbed"]["t"] if name == "undisturbed" else options.steps
+            steps = results["disturbed"]["t"] if name in undisturbed else options.steps
             asked = {"killing_seconds": seconds, "interval": options.interval}
             results[name] = {**asked, **measure(steps, seconds, options.interval)}
             options.results.write_text(json.dumps(results, indent=1) + "\n")
     for name in results["disturbed"]:
-        print(f"{name:<20}" + "".join(f"{results[each][name]!s:<50}" for each in ("disturbed", "undisturbed")))
+        print(f"{name:<20}" + " | ".join(str(line[name]) for line in results.values()))
     failed = [f"{name}: {text}" for name, line in results.items() for text in failures(line)]
     print(*failed, sep="\n")
     return int(bool(failed))

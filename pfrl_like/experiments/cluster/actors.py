@@ -4,7 +4,7 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pfrl_like.errors import WorkerError
@@ -268,10 +268,14 @@ class EnvActors:
             "actor %d and %s are lost, with up to %d steps that were on their way, and its running episodes: %s. "
             "Another process takes its place", i, what, rows, reason,
         )  # fmt: skip
+        self._start_successor(i, self.limits.start if has_node else self.limits.replace)
+
+    def _start_successor(self, i: int, limit: float) -> None:
+        """Start a process with other random streams in the place of an actor that has no process."""
         self.lives[i] += 1
         self.cut.add(i)
         self.handles[i] = self._make(i)
-        self._start(i, self.limits.start if has_node else self.limits.replace)
+        self._start(i, limit)
 
     def saved_state(self) -> dict[str, Any]:
         """Return the states of all actors after their outstanding answers, and these answers, as JSON values.
@@ -315,11 +319,12 @@ class EnvActors:
         n_actors = len(self.handles)
         self.counts |= state["counts"]
         if len(state["states"]) != n_actors:
-            self.cut = set(range(n_actors))
+            self.lives, self.idle = [max(state["lives"])] * n_actors, []
+            self._renew(range(n_actors))
             return [f"the checkpoint has {len(state['states'])} actors and this run has {n_actors}: new episodes start"]
         self.lives = [int(life) for life in state["lives"]]
         known = [i for i in range(n_actors) if state["states"][i].get("way") != "unknown"]
-        self.cut = {*state["cut"], *(set(range(n_actors)) - set(known))}
+        self.cut = {*state["cut"]}
         reasons: list[str] = []
         refs = [self.handles[i].restore_state.remote(state["states"][i]) for i in known]
         self.ray.wait(refs, num_returns=len(refs), timeout=self.limits.answer)
@@ -334,11 +339,18 @@ class EnvActors:
             answer = Answer.from_plain(plain)
             chunk = None if self.buffer is None else self.ray.put(answer.chunk)
             self._add(self.ray.put(answer), i, rows, self.limits.answer, chunk=chunk)
-        self.idle = [*state["idle"]]
-        for i in range(n_actors):
+        self.idle = [i for i in state["idle"] if i in known]
+        self._renew(sorted({*range(n_actors)} - {*known}))
+        for i in known:
             busy = sum(request.actor == i for request in self.pending.values()) + self.idle.count(i)
             self.idle += [i] * (self.limits.in_flight - busy)
         return reasons
+
+    def _renew(self, indices: Iterable[int]) -> None:
+        """Replace actors that cannot continue a checkpoint, because they would repeat the first steps of the run."""
+        for i in indices:
+            self.ray.kill(self.handles[i])
+            self._start_successor(i, self.limits.start)
 
     def close(self) -> None:
         """Close the environments and end all processes."""

@@ -153,6 +153,8 @@ def test_an_actor_that_is_silent_at_a_checkpoint_makes_the_resume_approximate(ra
     asked = json.loads((tmp_path / "losses.json").read_text())["asked"]
     agent = train(tmp_path, resume=True, **options)
     assert agent.t == STEPS
+    states = [tuple(item[0]["state"]) for item in agent.replay_buffer.memory]
+    assert len({*states}) == len(states)  # no actor repeats the first steps of the run
     reasons = "\n".join(resumed(tmp_path)["reasons"])
     assert "the state of actor 1 cannot be saved: Get timed out" in reasons
     assert "up to 4 steps that were made or on their way after the checkpoint are lost" in reasons
