@@ -179,12 +179,14 @@ def predict(setup: Setup) -> tuple[float, str]:
 
 def knob(setup: Setup, bottleneck: str) -> str:
     """The argument that moves a bottleneck."""
-    each, rows = stages(setup), setup.message_rows
-    updates = rows * setup.updates_per_step * setup.update
     if bottleneck == "learner":
-        if updates > each.learner / 2:
-            return "fewer updates_per_step, a faster update: GPU, DDP"
-        return "larger messages, fewer publications" if rows * setup.store < each.learner / 2 else "a replay actor"
+        rows = setup.message_rows
+        parts = {
+            "fewer updates_per_step, a faster update: GPU, DDP": rows * setup.updates_per_step * setup.update,
+            "a replay actor": rows * setup.store,
+            "larger messages, fewer publications": setup.message + setup.publications * setup.publish,
+        }
+        return max(parts, key=parts.__getitem__)
     return {
         "actors": "more actors",
         "cores": "fewer actors on a node, more nodes",
