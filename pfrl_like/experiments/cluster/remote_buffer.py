@@ -290,5 +290,5 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except self._ray.exceptions.RayError as error:  # the process has ended, or does not answer in time
-            text = f"of the replay buffer is lost, with its content: {str(error).splitlines()[0]}"
+            text = f"of the replay buffer is lost, with its content: {str(error).splitlines()[0].rstrip('.')}"
             raise WorkerError(0, f"{text}. To continue from the newest checkpoint, use resume=True") from None
