@@ -69,7 +69,7 @@ UNIT = r"\d[\d,.]*\*{0,2} (?:%|ms|s|us|seconds|microseconds|minutes|hours|bytes|
 SETTINGS = (
     "5 rounds of 12 s", "five rounds of 20 s", "for 60 s of the processor",
     "120 s in all", "20 s, which bounds its start", "2.5 times the capacity", "95 %",
-    "20 times as fast",
+    "20 times as fast", "waits up to 30 s",
 )  # fmt: skip
 #: By page; the names are those of `values`.
 SENTENCES = {
@@ -109,6 +109,13 @@ SENTENCES = {
         "the memory of the process still grows by {growth[pfrl_like]:.1f} MiB in 10,000 steps",
     ],
     "benchmarks/README.md": [
+        "{cluster[actors_killed]} actors were killed in {cluster[killing_seconds]:.0f} s, then the learner, then the "
+        "head. Of {cluster[asked]:,} steps that were asked for, {cluster[lost]:,} were lost, and "
+        "{cluster[reported]:,} were reported",
+        "after {cluster[seconds_to_replace][1]} s (median; {cluster[seconds_to_replace][0]} to "
+        "{cluster[seconds_to_replace][2]})",
+        "{cluster[recovery_seconds][learner]:.0f} s after the kill of the learner and "
+        "{cluster[recovery_seconds][head]:.0f} s after that",
         "measurements of {gpu_seconds[0]} or {gpu_seconds[1]} s each",
         "{below} of {score_rows} rows have a seed below the bar, or one that failed",
         "in {hopper_n} other settings, it stood at {hopper[0]:.0f} to {hopper[1]:.0f} (one seed each)",
@@ -214,7 +221,8 @@ def ends(values: Any) -> tuple[Any, Any]:
 def values(score_rows: list[str], offline_rows: list[str]) -> dict[str, Any]:
     """What `SENTENCES` name, of the results and of the code."""
     of_results = {**of_scores(score_rows), **of_offline_scores(offline_rows), **of_trust(), **of_costs()}
-    return {**of_code(), **of_speed(), **of_results}
+    faults = json.loads((RESULTS / "distributed_faults.json").read_text(encoding="utf-8"))
+    return {**of_code(), **of_speed(), **of_results, "cluster": faults["disturbed"]}
 
 
 def of_code() -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_an_on_policy_agent_does_not_count_them() -> None:
     agent = as_on_gpu(make_on_policy("A2C"))
     play_one(agent, Chain(time_limit=7), 40)
     made = agent.n_updates
-    agent.gradient_steps["optimizer"].wrapper = lambda loss: loss * torch.nan
+    agent.gradient_steps["optimizer"].average = lambda loss, leaves: loss * torch.nan
     play_one(agent, Chain(time_limit=7), 40)
     assert agent.n_updates > made
     with pytest.raises(NonFiniteError):

@@ -227,6 +227,7 @@ def test_argument_has_its_effect(function, name, tmp_path, capsys, caplog):
 ASYNC = HERE + "test_train_agent_async.py::test_"
 HANGS = HERE + "test_async_hangs.py::test_"
 OFFLINE = HERE + "test_train_agent_offline.py::test_"
+CLUSTER = "unit/experiments/cluster/test_"
 EPOCHS = "unit/algos/test_off_policy_rl_algorithm.py::test_"
 #: Tests that give the options of the others, each by its name.
 HELD = {
@@ -253,6 +254,19 @@ HELD = {
         OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
         RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been",
         SAVED,
+    ],
+    experiments.train_agent_distributed: [
+        CLUSTER + "source.py::test_what_is_told_of_a_run_reaches_whom_it_is_for",
+        CLUSTER + "source.py::test_a_run_ends_at_a_successful_score",
+        CLUSTER + "source.py::test_synchronous_training_equals_the_local_runner",
+        CLUSTER + "source.py::test_an_actor_that_dies_again_and_again_ends_the_run",
+        CLUSTER + "source.py::test_an_actor_that_hangs_is_replaced",
+        CLUSTER + "source.py::test_actors_that_cannot_be_scheduled_are_named",
+        CLUSTER + "source.py::test_a_run_in_fixed_order_that_stops_and_resumes_equals_a_run_that_does_not_stop",
+        CLUSTER + "source.py::test_two_requests_in_flight_give_older_weights", CLUSTER + "source.py::train",
+        CLUSTER + "ray_session.py::run", CLUSTER + "remote_buffer.py::train",
+        CLUSTER + "actors.py::test_a_lost_node_is_told_from_a_lost_process_and_has_its_own_limit",
+        CLUSTER + "remote_buffer.py::test_steps_before_the_death_of_an_actor_are_stored_in_the_replay_actor",
     ],
     experiments.EpochRunner: [
         EPOCHS + "another_environment_and_loggers_of_ones_own_are_used",

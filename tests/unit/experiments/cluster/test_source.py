@@ -1,5 +1,6 @@
 import functools
 import json
+import logging
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ from cluster_parts import Faulty, Hanging, Killed, cartpole, numbers_of, small_d
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
-from pfrl_like.experiments import train_agent_batch
+from pfrl_like.experiments import EvaluationHook, train_agent_batch
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
 
 STEPS = 160
@@ -214,3 +215,53 @@ def test_two_requests_in_flight_give_older_weights(ray, tmp_path):
     assert agent.t == STEPS
     assert table["weights_age"][-1] > 1
     assert torch.isfinite(torch.from_numpy(numbers_of(agent))).all()
+
+
+class Recorded:
+    def __init__(self):
+        self.rows = []
+
+    def log(self, t, metrics):
+        self.rows.append((t, metrics))
+
+    def close(self):
+        self.rows.append("closed")
+
+
+class Heard(EvaluationHook):
+    support_train_agent = support_train_agent_batch = support_train_agent_async = True
+
+    def __init__(self):
+        self.heard = []
+
+    def __call__(self, env, agent, evaluator, step, eval_stats, agent_stats, env_stats):
+        self.heard.append((step, dict(eval_stats)["success_rate"]))
+
+
+@pytest.mark.slow
+def test_what_is_told_of_a_run_reaches_whom_it_is_for(ray, tmp_path, caplog):
+    recorded, heard, steps, logger = Recorded(), Heard(), [], logging.getLogger("pfrl_like.of_a_test")
+    with caplog.at_level(logging.INFO, "pfrl_like.of_a_test"):
+        agent = train(
+            tmp_path, updates_per_step=0.5, seconds_per_message=0.01, max_episode_len=5, eval_interval=80,
+            eval_n_steps=12, eval_n_episodes=None, eval_max_episode_len=4, eval_success_threshold=1.0,
+            evaluation_hooks=[heard], save_best_so_far_agent=False, use_tensorboard=True, log_interval=40,
+            return_window_size=1, step_hooks=[lambda env, agent, t: steps.append((env.num_envs, t))],
+            loggers=[recorded], logger=logger, on_checkpoint_failure="warn",
+        )  # fmt: skip
+    assert agent.optim_t == (STEPS - 24) // 2  # the 24th step is the first from which updates are counted
+    assert steps == [(4, t) for t in range(1, STEPS + 1)]
+    assert heard.heard and {rate for _, rate in heard.heard} == {1.0}
+    lengths = np.genfromtxt(tmp_path / "metrics.csv", delimiter=",", names=True)["length"]
+    assert lengths.max() == 5
+    assert recorded.rows[-1] == "closed" and len(recorded.rows) > 1
+    assert not (tmp_path / "best").exists() and [*tmp_path.glob("events.*")]
+    means = np.genfromtxt(tmp_path / "scores.txt", names=True, delimiter="\t")["mean"]
+    assert np.all(means == 4)
+    assert {record.name for record in caplog.records} >= {logger.name} and "average_R" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_run_ends_at_a_successful_score(ray, tmp_path):
+    agent = train(tmp_path, steps=2000, eval_interval=40, eval_n_episodes=1, successful_score=1.0)
+    assert agent.t < 2000
