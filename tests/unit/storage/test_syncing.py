@@ -91,7 +91,7 @@ def test_few_files_are_open_at_a_time(tmp_path: Path, synced: Synced) -> None:
     with synced_together():
         for _ in range(300):
             sync_directory(str(tmp_path))
-            most = max(most, open_files())
+            most = max(most, len(os.listdir("/proc/self/fd")))  # without `gc.collect`, which is slow here
     assert len(synced) == 300
     assert before < most <= before + 70
 
