@@ -51,9 +51,8 @@ class ChunkSender:
     def __init__(self, n_envs: int) -> None:
         self.n_envs = n_envs
         self._calls: list[_Call] = []
-        self._newest: dict[
-            int, tuple[BoolArray, int]
-        ] = {}  # `truncated` of an environment's newest step, and its place
+        # The column `truncated` of the call with an environment's newest step, and the place of the step in it.
+        self._newest: dict[int, tuple[BoolArray, int]] = {}
         self._cut = np.zeros(n_envs, np.bool_)
 
     def __len__(self) -> int:

@@ -35,7 +35,7 @@ class Stopped(Exception):
 
 @pytest.mark.representatives(1)
 @pytest.mark.parametrize(("agent", "runner", "noise", "number"), CASES)
-def test_a_stopped_run_goes_on_as_one_in_a_piece(
+def test_a_stopped_run_that_resumes_equals_a_whole_run(
     agent: str, runner: str, noise: str, number: int, tmp_path: Path
 ) -> None:
     check_stopped(Plan(agent, runner, noise, number), tmp_path)

@@ -44,7 +44,7 @@ def test_inactive_environments_are_neither_explored_nor_stored_nor_counted() -> 
         (2, 2, 2, {"active": [True]}, "obs 2, active 1"),
     ],
 )
-def test_other_lengths_are_refused(
+def test_columns_of_unequal_lengths_are_refused(
     make: Any, n_obs: int, n_rewards: int, n_done: int, options: Any, message: str
 ) -> None:
     agent = make()

@@ -137,7 +137,9 @@ def test_log_probabilities_with_a_gradient_are_taken() -> None:
         (np.zeros((3, OBS), np.float32), np.zeros((3, 2)), {"modes": True}, ValueError, "modes is True"),
     ],
 )
-def test_log_probs_refuses_misfits(obs: Any, action: Any, options: Any, error: type[Exception], message: str) -> None:
+def test_log_probs_refuses_data_that_do_not_fit(
+    obs: Any, action: Any, options: Any, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         ope.log_probs(categorical(2), obs, action, **options)
 
