@@ -117,7 +117,7 @@ class LearnerActor:
 
     def join(self, address: str, port: int, seconds: float) -> None:
         """Join the process group of the driver, whose store listens at an address and a port; see `process_group`."""
-        store = distributed.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=seconds))
+        store = _store(address, port, seconds)
         group = process_group(store, self._rank, self._size, address, self.agent.device, seconds)
         self._context.enter_context(group)
 
@@ -173,6 +173,11 @@ class LearnerActor:
     def load_increment(self, folder: str, reference: Mapping[str, Any]) -> None:
         """Replace the content of the replay buffer; see `AbstractReplayBuffer.load_increment`."""
         self.agent.replay_buffer.load_increment(folder, reference)
+
+
+def _store(address: str, port: int, seconds: float, **options: Any) -> Any:
+    kind: Any = distributed.TCPStore  # type: ignore[attr-defined]
+    return kind(address, port, wait_for_workers=False, timeout=timedelta(seconds=seconds), **options)
 
 
 def update_once(agent: Any) -> None:
@@ -307,10 +312,8 @@ class Learners:
         """Form the process group. Its store listens only at the address of this node."""
         address = self._ray.util.get_node_ip_address()
         server = socket.create_server((address, 0))
-        port, limit = server.getsockname()[1], timedelta(seconds=self._timeout)
-        store = distributed.TCPStore(
-            address, port, is_master=True, wait_for_workers=False, timeout=limit, master_listen_fd=server.detach()
-        )
+        port = server.getsockname()[1]
+        store = _store(address, port, self._timeout, is_master=True, master_listen_fd=server.detach())
         with self._together("join", address, port, self._timeout):
             group = process_group(store, 0, self.size, address, self._agent.device, self._timeout)
             self._context.enter_context(group)

@@ -147,7 +147,7 @@ def train_agent_distributed(
             called `ray.init`, this Ray is used.
         cpus_per_actor: Number of CPUs that Ray reserves for each actor, and for each further learner. A fraction lets
             several actors share a CPU. If None, 0 if Ray is started for this run, else 1.
-        start_timeout: Seconds in which an actor must be scheduled and make its environments.
+        start_timeout: Seconds in which an actor must be scheduled and make its environments, or a learner its agent.
         answer_timeout: Seconds in which an actor must answer. An actor that takes longer is replaced. A learner that
             takes longer ends the run.
         replace_timeout: Seconds in which an actor must start again after its node was lost.
