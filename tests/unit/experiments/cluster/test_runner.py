@@ -1,22 +1,21 @@
+import functools
 import sys
 import threading
 
 import pytest
-from agent_parts import make_agent
 from cluster_parts import cartpole, small_dqn
+from on_policy_parts import make_on_policy
 from torch import distributed
 
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
 from pfrl_like.experiments.cluster.source import Losses, MessageSize
 
+REINFORCE = functools.partial(make_on_policy, "REINFORCE")
+
 
 def train(tmp_path, make_agent=small_dqn, make_env=cartpole, **options):
     return train_agent_distributed(make_agent, make_env, steps=10, outdir=tmp_path, **options)
-
-
-def small_reinforce():
-    return make_agent("REINFORCE")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ def small_reinforce():
         ({"learners": 0}, ValueError, "learners is 0"),
         ({"learners": 3}, ValueError, "actors is 4, expected a multiple of learners, which is 3"),
         ({"learners": 2, "replay": "actor"}, ValueError, 'replay is "actor", expected "learner"'),
-        ({"learners": 2, "make_agent": small_reinforce}, TypeError, "agent is REINFORCE, expected an agent with"),
+        ({"learners": 2, "make_agent": REINFORCE}, TypeError, "agent is REINFORCE, expected an agent with"),
         ({"make_agent": object}, TypeError, r"make_agent\(\) is .* expected something with observe_chunk"),
     ],
 )
