@@ -16,12 +16,14 @@ import numpy as np
 import torch
 from torch import distributed
 
+from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.distributed.data_parallel import data_parallel
 from pfrl_like.distributed.learner_group import LearnerGroup
 from pfrl_like.errors import CheckpointError, PfrlLikeError, WorkerError
 from pfrl_like.experiments.cluster.actors import check_versions
 from pfrl_like.experiments.cluster.env_actor import Description, add_paths, error_of, versions
 from pfrl_like.experiments.cluster.ray_session import variables
+from pfrl_like.experiments.cluster.remote_buffer import RemoteChunk
 from pfrl_like.random_streams.streams import GlobalStreams, Streams
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.plain_values import from_json, to_json
@@ -29,6 +31,8 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 #: Maximum number of calls of all learners that are not yet confirmed.
 _MAX_UNCONFIRMED = 32
+#: Environment variables that name the network interface of a process group.
+_INTERFACES = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
 #: Maximum number of seconds after an error in which the learner that is the reason is found.
 _FAULT_SECONDS = 20.0
 #: State of an on-policy agent that each learner has for itself. All other state is that of the driver.
@@ -68,14 +72,12 @@ def process_group(
         device: Device of the agent.
         seconds: Seconds in which the other processes must take part in an exchange.
     """
-    is_local = address.startswith("127.")
-    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo") if is_local else ""
-    names = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), loopback) if is_local else {}
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+    names = dict.fromkeys(_INTERFACES if address.startswith("127.") else (), loopback)
+    timeout = timedelta(seconds=seconds)
     backend = "nccl" if device.type == "cuda" else "gloo"
     with variables(names):
-        distributed.init_process_group(
-            backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=seconds)
-        )
+        distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
         try:
             yield
         finally:
@@ -121,21 +123,20 @@ class LearnerActor:
         group = process_group(store, self._rank, self._size, address, self.agent.device, seconds)
         self._context.enter_context(group)
 
-    def begin(self, state: Mapping[str, Any], shared: Any, own: Mapping[str, Any] | None) -> Progress:
+    def begin(self, state: Mapping[str, Any], own: Mapping[str, Any] | None) -> Progress:
         """Begin to learn, with the parameters of the driver.
 
         Args:
             state: Saved state of the driver's agent, without the part that each learner has for itself.
-            shared: State of the random streams of the group; see `enter_group`.
             own: Result of `saved_state` in a checkpoint. None if there is none.
         """
         self.agent.restore_state({**state, **({} if own is None else from_json(own["agent"]))})
-        enter_group(self._context, self.agent, shared)
+        self._context.enter_context(data_parallel(self.agent))
         if own is not None:
             Streams.of(self.agent).restore(own["streams"])
         return Progress.of(self.agent)
 
-    def store(self, chunk: Any, env_ids: Sequence[int], is_cut: bool) -> Progress:
+    def store(self, chunk: Chunk, is_cut: bool, env_ids: Sequence[int]) -> Progress:
         """Store the steps of a chunk. If `is_cut` is True, first end the running episodes of its environments."""
         if is_cut:
             chunk = dataclasses.replace(chunk, cut=np.ones(len(env_ids), np.bool_))
@@ -183,20 +184,6 @@ def _store(address: str, port: int, seconds: float, **options: Any) -> Any:
 def update_once(agent: Any) -> None:
     """Make one update from the replay buffer or the rollout of an agent."""
     (agent.update_from_replay if hasattr(agent, "update_from_replay") else agent.update_from_rollout)()
-
-
-def enter_group(context: contextlib.ExitStack, agent: Any, shared: Any) -> LearnerGroup:
-    """Let an agent make its updates in the process group. Return the group.
-
-    Args:
-        context: Context at whose end the agent leaves the group.
-        agent: The agent.
-        shared: Saved state of the random streams of the group. If None, they are those of the driver.
-    """
-    group = context.enter_context(data_parallel(agent))
-    if shared is not None:
-        group.streams = GlobalStreams.from_plain(shared)
-    return group
 
 
 def gpu_of(device: torch.device) -> str:
@@ -275,15 +262,14 @@ class Learners:
         self._unconfirmed: deque[tuple[int, Any]] = deque()
         self._progress: dict[int, Progress] = {}
         on_gpu = agent.device.type == "cuda"
-        needs = f"it needs {cpus:g} CPU and {int(on_gpu)} GPU, or make_agent has not returned"
-        self._needs = f"{needs}; allow more time with start_timeout"
+        self._needs = f"{cpus:g} CPU and {int(on_gpu)} GPU"
         options = {"num_cpus": cpus, "num_gpus": int(on_gpu), "max_restarts": 0, "max_task_retries": 0}
         self._class = ray.remote(LearnerActor).options(**options)
         self._arguments = {rank: (packed, seed, rank, self.size) for rank, seed in enumerate(seeds, 1)}
         self._actors = {rank: self._class.remote(*arguments) for rank, arguments in self._arguments.items()}
         self._others: list[Any] = []  # processes that reserve a GPU and do nothing
-        is_replay = hasattr(agent, "update_from_replay")
-        self.buffers = {r: LearnerBuffer(self, r, agent.replay_buffer.capacity) for r in self._actors if is_replay}
+        owners = self._actors if hasattr(agent, "update_from_replay") else ()
+        self.buffers = {rank: LearnerBuffer(self, rank, agent.replay_buffer.capacity) for rank in owners}
         try:
             self._start(on_gpu)
             self._join()
@@ -304,8 +290,8 @@ class Learners:
 
     def _started(self, rank: int, ref: Any) -> Any:
         if not self._ray.wait([ref], timeout=self._start_timeout)[0]:
-            text = f"of the learners has not started within {self._start_timeout:g} s: {self._needs}"
-            raise WorkerError(rank, text)
+            reason = f"it needs {self._needs}, or make_agent has not returned; allow more time with start_timeout"
+            raise WorkerError(rank, f"of the learners has not started within {self._start_timeout:g} s: {reason}")
         return self._get(rank, ref)
 
     def _join(self) -> None:
@@ -322,23 +308,25 @@ class Learners:
         """Send the parameters to all learners, and learn together from now on.
 
         Args:
-            saved: Result of `saved_state` in a checkpoint. None if there is none.
+            saved: Result of `saved_state` in a checkpoint. None if there is none. The caller restores the global random
+                streams afterwards.
         """
         state = {name: value for name, value in self._agent.saved_state().items() if name != _OWN_STATE}
-        shared, own = (None, [None] * len(self._actors)) if saved is None else (saved["shared"], saved["own"])
-        with self._together("begin", state, shared, own=own):
-            self._group = enter_group(self._context, self._agent, shared)
+        own = [None] * len(self._actors) if saved is None else saved["own"]
+        if saved is not None and saved["shared"] is not None:  # the group begins with the streams of this process
+            GlobalStreams.from_plain(saved["shared"]).restore()
+        with self._together("begin", state, own=own):
+            self._group = self._context.enter_context(data_parallel(self._agent))
 
-    def store(self, rank: int, chunk: Any, env_ids: Sequence[int], is_cut: bool) -> None:
+    def store(self, rank: int, chunk: RemoteChunk, env_ids: Sequence[int]) -> None:
         """Send the reference to a chunk to a learner, and return before the chunk is stored.
 
         Args:
             rank: Number of the learner, not 0.
-            chunk: A `RemoteChunk`.
-            env_ids: Numbers of its environments.
-            is_cut: True to end the running episodes of its environments first.
+            chunk: The reference.
+            env_ids: Numbers of the environments.
         """
-        self._ask(rank, "store", chunk.ref, env_ids, is_cut)
+        self._ask(rank, "store", chunk.ref, chunk.is_cut, env_ids)
         self._confirm(_MAX_UNCONFIRMED)
 
     def progress(self) -> Progress:

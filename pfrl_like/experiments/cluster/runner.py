@@ -216,14 +216,13 @@ def train_agent_distributed(
     check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
     if learners > 1:
         check_agent(agent)
+        arguments["packed_agent"] = _packed(make_agent=make_agent)
     arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger}
     acting = _acting_copy(agent)
     packed = _packed(acting=acting, make_env=arguments["make_env"])
     if replay == "actor":
         check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
         arguments["packed_buffer"] = _packed(replay_buffer=agent.replay_buffer)
-    if learners > 1:
-        arguments["packed_agent"] = _packed(make_agent=make_agent)
     with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with (

@@ -222,15 +222,15 @@ class DistributedSource:
             return
         if self.order == "arrival":
             self._tick_seconds[i] = answer.seconds * k / answer.n_steps
-        env_ids, is_cut = range(i * k, (i + 1) * k), i in self.actors.cut
-        self.actors.cut.discard(i)
+        if i in self.actors.cut:
+            self.actors.cut.remove(i)
+            cut = {"is_cut": True} if self.actors.is_apart(i) else {"cut": np.ones(k, np.bool_)}
+            chunk = dataclasses.replace(chunk, **cut)
+        env_ids = range(i * k, (i + 1) * k)
         if self.learners is not None and rank:
-            self.learners.store(rank, chunk, env_ids, is_cut)
+            self.learners.store(rank, chunk, env_ids)
             count_steps(self.agent, chunk.n_steps)
             return
-        if is_cut:
-            cut = {"cut": np.ones(k, np.bool_)} if self.actors.buffer is None else {"is_cut": True}
-            chunk = dataclasses.replace(chunk, **cut)
         if not self._has_stored:
             self._has_stored = True
             first = next(chunk.steps())["obs"][0]
