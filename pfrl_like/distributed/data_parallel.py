@@ -46,7 +46,7 @@ def data_parallel(agent: Any, *, same_data: bool = False, group: Any = None) -> 
     """
     if not has_process_group():
         raise RuntimeError("there is no process group: start with torchrun and call init_process_group first")
-    modules, optimizers = _check(agent)
+    modules, optimizers = check_agent(agent)
     learners = LearnerGroup(group, same_data, functools.partial(_check_alike, agent, modules, values=True))
     _check_alike(agent, modules, learners, values=False)
     parts: list[Any] = [*modules.values(), *optimizers]
@@ -66,8 +66,13 @@ def data_parallel(agent: Any, *, same_data: bool = False, group: Any = None) -> 
             buffer.smallest_of_group = None  # type: ignore[union-attr]
 
 
-def _check(agent: Any) -> tuple[dict[str, nn.Module], list[Optimizer]]:
-    """Check that an agent can learn in a group. Return its modules, keyed by attribute name, and its optimisers."""
+def check_agent(agent: Any) -> tuple[dict[str, nn.Module], list[Optimizer]]:
+    """Check that an agent can learn in a group. Return its modules, keyed by attribute name, and its optimisers.
+
+    Raises:
+        TypeError: If the agent cannot learn in a group, or a network has running moments of its rows.
+        ValueError: If the agent is compiled, or sums its losses over the rows.
+    """
     kind = type(agent).__name__
     if not getattr(agent, "_learns_in_group", False):
         raise TypeError(f"agent is {kind}, expected an agent with a replay buffer, A2C, PPO or TRPO")

@@ -298,6 +298,8 @@ def _load(agent: Any, source: Any, saved: Saved, outdir: str, configuration: Con
         description = description_in(state)
         if configuration is not None:
             configuration.check_env(description)
+        if hasattr(source, "check_state") and state["source"] is not None:
+            source.check_state(state["source"])
     try:
         with checkpoint_mismatch(saved.path):
             t, references = int(state["t"]), dict(state["buffers"])

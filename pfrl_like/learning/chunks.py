@@ -22,7 +22,7 @@ from pfrl_like.utils.contexts import evaluation_mode
 
 def count_step(agent: Any) -> None:
     """Count a training step whose transition other code has stored, for example the learner's poller."""
-    _count(agent, 1)
+    count_steps(agent, 1)
 
 
 def observe_replay_chunk(agent: Any, chunk: Chunk, env_ids: Sequence[Any] | None = None) -> None:
@@ -34,7 +34,7 @@ def observe_replay_chunk(agent: Any, chunk: Chunk, env_ids: Sequence[Any] | None
         env_ids: Ids of the k environments, hashable objects. If None, the ids are 0 to k - 1.
     """
     append_to_buffer(agent.replay_buffer, chunk, env_ids)
-    _count(agent, chunk.n_steps)
+    count_steps(agent, chunk.n_steps)
 
 
 def append_to_buffer(buffer: Any, chunk: Chunk, env_ids: Sequence[Any] | None = None) -> None:
@@ -71,7 +71,8 @@ def with_priorities(agent: Any, chunk: Chunk) -> Chunk:
     return dataclasses.replace(chunk, extra={**chunk.extra, PRIORITY: errors})
 
 
-def _count(agent: Any, n_steps: int) -> None:
+def count_steps(agent: Any, n_steps: int) -> None:
+    """Count training steps whose transitions other code has stored."""
     agent.t += n_steps
     agent._cumulative_steps += n_steps
 
@@ -120,7 +121,7 @@ def send_step(agent: Any, next_obs: Any, reward: Any, terminated: Any, ended: An
         env_ids = np.flatnonzero(active)
         columns = {name: _rows_of(values, env_ids) for name, values in columns.items()}
     agent.step_collector.append_batch(**columns, env_ids=env_ids.tolist())
-    _count(agent, len(env_ids))
+    count_steps(agent, len(env_ids))
 
 
 def _rows_of(values: Any, rows: Rows) -> Any:
@@ -186,7 +187,7 @@ def observe_rollout_chunk(agent: Any, chunk: Chunk, env_ids: Sequence[int] | Non
         entropy, value = (_tensors(agent, chunk.rows(chunk.extra.get(name))) for name in ("entropy", "value"))
         recorded = types.SimpleNamespace(entropy=lambda: entropy)
         agent._record_acting(recorded, None if value is None else value.unsqueeze(-1), slice(None))
-    _count(agent, len(envs))
+    count_steps(agent, len(envs))
 
 
 def _columns(agent: Any, chunk: Chunk, obs: Any, terminated: Any) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Request(NamedTuple):
         limit: Number of seconds in which the answer must arrive.
         deadline: Time at which these seconds are over, on the clock of `time.monotonic`.
         ping: Reference to the answer of `ping`, if the actor is starting, else None.
-        chunk: Reference to the chunk of the answer, if there is a replay actor, else None.
+        chunk: Reference to the chunk of the answer, if this process does not read the chunk, else None.
     """
 
     actor: int
@@ -73,6 +73,7 @@ class EnvActors:
         logger: Logger that gets a warning when an actor is lost.
         buffer: The replay buffer if it is in a replay actor. The chunks of answers are then `RemoteChunk`s. If None,
             this process reads the chunks.
+        learners: Number of learners. The chunks of the actors whose number it does not divide are `RemoteChunk`s, too.
 
     Attributes:
         handles: Handles of the actors in Ray.
@@ -102,8 +103,9 @@ class EnvActors:
         limits: Limits,
         logger: logging.Logger,
         buffer: RemoteBuffer | None = None,
+        learners: int = 1,
     ) -> None:
-        self.buffer = buffer
+        self.buffer, self._learners = buffer, learners
         self.ray, self.make_origin, self.arguments = ray, make_origin, arguments
         self.num_envs, self.cpus, self.limits, self.logger = num_envs, cpus, limits, logger
         options = {"num_cpus": cpus, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
@@ -137,12 +139,16 @@ class EnvActors:
     def ask(self, i: int, weights: Any, version: int, t: int, ticks: int) -> None:
         """Ask an actor for `ticks` steps of each environment; see `EnvActor.collect`."""
         arguments, handle, chunk = (weights, version, t, ticks), self.handles[i], None
-        if self.buffer is None:
-            ref = handle.collect.remote(*arguments)
-        else:
+        if self.is_apart(i):
             method = handle.collect_apart.options(num_returns=2)
-            ref, chunk = method.remote(*arguments, self.buffer.uses_first_errors)
+            ref, chunk = method.remote(*arguments, self.buffer is not None and self.buffer.uses_first_errors)
+        else:
+            ref = handle.collect.remote(*arguments)
         self._add(ref, i, ticks * self.num_envs, self.limits.answer, chunk=chunk)
+
+    def is_apart(self, i: int) -> bool:
+        """Return True if this process gets only references to the chunks of actor `i`."""
+        return self.buffer is not None or i % self._learners > 0
 
     def next(self, *, in_turn: bool = False) -> tuple[int, Answer] | None:
         """Wait for an answer, at most half a second.
@@ -346,7 +352,7 @@ class EnvActors:
                 reasons.append(f"actor {i} was lost: {_first_line(error)}")
         for i, rows, plain in state["pending"]:
             answer = Answer.from_plain(plain)
-            chunk = None if self.buffer is None else self.ray.put(answer.chunk)
+            chunk = self.ray.put(answer.chunk) if self.is_apart(i) else None
             self._add(self.ray.put(answer), i, rows, self.limits.answer, chunk=chunk)
         self.idle = [i for i in state["idle"] if i in known]
         self._renew(sorted({*range(n_actors)} - {*known}))

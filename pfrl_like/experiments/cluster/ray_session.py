@@ -63,7 +63,7 @@ def ray_session(address: str | None = None, *, purpose: str = "train_agent_distr
         ConnectionError: If no cluster answers at `address`.
     """
     address = address or os.environ.get("RAY_ADDRESS") or None
-    with _variables(_QUIET if address is not None else _QUIET | _PRIVATE):
+    with variables(_QUIET if address is not None else _QUIET | _PRIVATE):
         ray = import_ray(purpose)
         if ray.is_initialized():
             yield ray, False
@@ -120,7 +120,7 @@ def _remove_old_folders(parent: str) -> None:
 
 
 @contextlib.contextmanager
-def _variables(values: Mapping[str, str]) -> Iterator[None]:
+def variables(values: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables that are not set. At the end, remove them."""
     added = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(added)

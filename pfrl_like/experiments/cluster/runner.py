@@ -13,11 +13,13 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from pfrl_like.distributed.data_parallel import check_agent, has_process_group
 from pfrl_like.envs.make_env import make_env as make_env_from_id
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
 from pfrl_like.experiments.cluster.actors import EnvActors, Limits
 from pfrl_like.experiments.cluster.env_actor import MakeEnv, Origin, RemoteEnvs
 from pfrl_like.experiments.cluster.evaluation import ActorEvaluator, EvaluatedEnv
+from pfrl_like.experiments.cluster.learners import Learners
 from pfrl_like.experiments.cluster.ray_session import ray_session
 from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer
 from pfrl_like.experiments.cluster.source import DistributedSource, Losses, MessageSize, Order
@@ -44,6 +46,7 @@ def train_agent_distributed(
     outdir: str | os.PathLike[str],
     actors: int = 4,
     envs_per_actor: int = 8,
+    learners: int = 1,
     replay: Literal["learner", "actor"] = "learner",
     order: Order = "arrival",
     updates_per_step: float | None = None,
@@ -110,8 +113,14 @@ def train_agent_distributed(
             also accepted.
         steps: Step at which training ends. Steps are counted over all environments.
         outdir: Run directory. It is created if it does not exist.
-        actors: Number of actors.
+        actors: Number of actors. A multiple of `learners`.
         envs_per_actor: Number of environments in each actor.
+        learners: Number of processes that make every update together (data parallelism; see `data_parallel`). This
+            process is learner 0, and Ray starts the others, which call `make_agent` and get the parameters of this
+            process. The steps of actor i belong to learner i % learners, and each learner has its own replay buffer or
+            rollout. An update learns from one minibatch of each learner: `minibatch_size`, `replay_start_size`, and the
+            `update_interval` of an on-policy agent, are numbers for each learner. If the agent is on a GPU, each
+            learner needs a GPU of its own. `replay` must be "learner".
         replay: "learner" keeps the replay buffer in the process of the learner, "actor" in a process of Ray of its own.
             This process runs on the node of the learner, because it writes the buffer's files of the checkpoints. If
             the buffer is a `PrioritizedReplayBuffer` and the agent acts with a Q-function, the actors compute the first
@@ -136,10 +145,11 @@ def train_agent_distributed(
         address: Address of a Ray cluster, for example "auto". If None, the environment variable RAY_ADDRESS is used. If
             this variable is not set either, Ray is started on this machine for this run. If the program has already
             called `ray.init`, this Ray is used.
-        cpus_per_actor: Number of CPUs that Ray reserves for each actor. A fraction lets several actors share a CPU. If
-            None, 0 if Ray is started for this run, else 1.
-        start_timeout: Seconds in which an actor must be scheduled and make its environments.
-        answer_timeout: Seconds in which an actor must answer. An actor that takes longer is replaced.
+        cpus_per_actor: Number of CPUs that Ray reserves for each actor, and for each further learner. A fraction lets
+            several actors share a CPU. If None, 0 if Ray is started for this run, else 1.
+        start_timeout: Seconds in which an actor must be scheduled and make its environments, or a learner its agent.
+        answer_timeout: Seconds in which an actor must answer. An actor that takes longer is replaced. A learner that
+            takes longer ends the run.
         replace_timeout: Seconds in which an actor must start again after its node was lost.
         max_early_deaths: Number of times that an actor may be lost before its first answer. If it is lost more often,
             the run ends.
@@ -187,13 +197,15 @@ def train_agent_distributed(
 
     Raises:
         WorkerError: If an environment raised an error, if an actor cannot be started or replaced, or if the replay
-            actor is lost. The message contains the traceback of the environment, or the resources that are missing.
+            actor or a learner is lost. The message contains the traceback of the environment, or the resources that are
+            missing.
         MissingDependencyError: If Ray is not installed.
         ConnectionError: If no cluster answers at `address`.
-        ValueError: If a number is out of range, or if `order` or `replay` is unknown.
+        ValueError: If a number is out of range, if `order` or `replay` is unknown, or if `actors`, `replay` or the
+            agent does not permit several learners.
         TypeError: If an argument has the wrong type, if `make_agent` returns an object that is no agent of this
-            library, if `replay` is "actor" and the agent has no replay buffer, or if `make_env`, the agent or its
-            buffer cannot be sent to an actor.
+            library, if `replay` is "actor" and the agent has no replay buffer, if the agent cannot learn in a group of
+            learners, or if `make_env`, `make_agent`, the agent or its buffer cannot be sent to an actor.
         CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
             be loaded.
     """
@@ -202,6 +214,9 @@ def train_agent_distributed(
     size = _check(arguments)
     agent = make_agent()
     check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
+    if learners > 1:
+        check_agent(agent)
+        arguments["packed_agent"] = _packed(make_agent=make_agent)
     arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger}
     acting = _acting_copy(agent)
     packed = _packed(acting=acting, make_env=arguments["make_env"])
@@ -210,7 +225,10 @@ def train_agent_distributed(
         arguments["packed_buffer"] = _packed(replay_buffer=agent.replay_buffer)
     with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
-        with contextlib.closing(_source(ray, packed, size, arguments)) as source:
+        with (
+            _learners(ray, arguments) as group,
+            contextlib.closing(_source(ray, packed, size, group, arguments)) as source,
+        ):
             evaluator = None if eval_interval is None else _evaluator(ray, acting, source, arguments)
             return agent, _train(source, evaluator, arguments)
 
@@ -229,7 +247,9 @@ def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, An
     )
 
 
-def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, Any]) -> DistributedSource:
+def _source(
+    ray: Any, packed: bytes, size: MessageSize, learners: Learners | None, arguments: Mapping[str, Any]
+) -> DistributedSource:
     """Start the actors, and return the source of their steps."""
     agent, actors, num_envs = (arguments[name] for name in ("agent", "actors", "envs_per_actor"))
     is_synchronous = not hasattr(agent, "update_from_replay") and not agent.corrects_lag
@@ -241,10 +261,25 @@ def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, 
     group = EnvActors(
         ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
         num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
-        buffer=agent.replay_buffer if "packed_buffer" in arguments else None,
+        buffer=agent.replay_buffer if "packed_buffer" in arguments else None, learners=arguments["learners"],
     )  # fmt: skip
     losses = Losses(arguments["outdir"], arguments["resume"])
-    return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], losses)
+    return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], losses, learners)
+
+
+@contextlib.contextmanager
+def _learners(ray: Any, arguments: Mapping[str, Any]) -> Iterator[Learners | None]:
+    """Start the other learners, if the arguments ask for them, and end them afterwards."""
+    if "packed_agent" not in arguments:
+        yield None
+        return
+    entropy = global_entropy() if arguments["seed"] is None else arguments["seed"]
+    keys = [(arguments["actors"] + 2 + rank, 0) for rank in range(1, arguments["learners"])]
+    seeds = [int(np.random.SeedSequence(entropy, spawn_key=key).generate_state(1)[0]) for key in keys]
+    limits = arguments["start_timeout"], arguments["answer_timeout"]
+    learners = Learners(ray, arguments["agent"], arguments["packed_agent"], seeds, arguments["cpus_per_actor"], limits)
+    with contextlib.closing(learners):
+        yield learners
 
 
 @contextlib.contextmanager
@@ -280,7 +315,7 @@ def _evaluator(
 
 def _check(arguments: Mapping[str, Any]) -> MessageSize:
     """Check the arguments that only this runner has. Return the size of messages."""
-    counts = "actors", "envs_per_actor", "requests_in_flight", "minibatches_in_flight"
+    counts = "actors", "envs_per_actor", "learners", "requests_in_flight", "minibatches_in_flight"
     check_counts(1, False, **{name: arguments[name] for name in counts})
     check_counts(0, False, max_early_deaths=arguments["max_early_deaths"])
     check_counts(0, True, seed=arguments["seed"])
@@ -288,6 +323,13 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
     check_seconds(**{name: arguments[name] for name in seconds})
     check_choice("order", arguments["order"], ("arrival", "fixed"))
     check_choice("replay", arguments["replay"], ("learner", "actor"))
+    actors, learners = arguments["actors"], arguments["learners"]
+    if actors % learners:
+        raise ValueError(f"actors is {actors}, expected a multiple of learners, which is {learners}")
+    if learners > 1 and arguments["replay"] == "actor":
+        raise ValueError('replay is "actor", expected "learner", because each of several learners has its own buffer')
+    if learners > 1 and has_process_group():
+        raise ValueError(f"learners is {learners}, expected 1, because this process is already in a process group")
     rows, rate, cpus = (arguments[name] for name in ("rows_per_message", "updates_per_step", "cpus_per_actor"))
     if not isinstance(rows, Sequence) or len(rows) != 2:
         raise TypeError(f"rows_per_message is {rows!r:.80}, expected two numbers: a minimum and a maximum")

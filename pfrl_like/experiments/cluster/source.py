@@ -14,7 +14,9 @@ import numpy as np
 
 from pfrl_like.experiments.cluster.actors import EnvActors
 from pfrl_like.experiments.cluster.env_actor import Answer, acting_tensors, pack_weights
+from pfrl_like.experiments.cluster.learners import Learners, update_once
 from pfrl_like.experiments.sources import dry_run, stop_episode
+from pfrl_like.learning.chunks import count_steps
 from pfrl_like.runs.loop import Clock, Episode, unknown_state
 from pfrl_like.runs.run_files import LOSSES
 
@@ -108,8 +110,10 @@ class DistributedSource:
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
             `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
         losses: File that records the losses. If None, none is written.
+        learners: The learners, if several processes make the updates together. Each stores the steps of its actors.
 
     Attributes:
+        learner_buffers: Stand-ins for the replay buffers of the other learners, so that checkpoints contain them.
         updates: Number of updates that were made for the steps so far.
         version: Number of publications of the weights so far.
     """
@@ -122,7 +126,11 @@ class DistributedSource:
         size: MessageSize,
         updates_per_step: float | None = None,
         losses: Losses | None = None,
+        learners: Learners | None = None,
     ) -> None:
+        self.learners = learners
+        self.learner_buffers = {} if learners is None else learners.buffers
+        self._n_learners = 1 if learners is None else learners.size
         self.agent, self.actors, self.order, self.size = agent, actors, order, size
         self.has_replay = hasattr(agent, "update_from_replay")
         self.is_synchronous = not self.has_replay and not agent.corrects_lag
@@ -151,6 +159,8 @@ class DistributedSource:
         if self._started_at is None:
             self._started_at = time.perf_counter()
             stop_episode(self.agent)
+            if self.learners is not None:
+                self.learners.begin()
             self._publish()
         self._ask(clock)
         begun = time.perf_counter()
@@ -196,13 +206,15 @@ class DistributedSource:
 
     def _ticks(self, i: int) -> int:
         """Return for how many steps of each environment actor `i` is asked."""
-        steps = self.agent.steps_until_update if self.is_synchronous else self._rollout_size
+        steps = self._rollout_size
+        if steps is not None and self.is_synchronous:
+            steps = self.agent.steps_until_update if self.learners is None else self.learners.progress().steps_left
         if steps is not None:
-            return max(1, -(-steps // self.num_envs))
+            return max(1, -(-steps // (self.num_envs // self._n_learners)))
         return self.size.ticks(self.actors.num_envs, self._tick_seconds[i])
 
     def _store(self, i: int, answer: Answer) -> None:
-        chunk, k = answer.chunk, self.actors.num_envs
+        chunk, k, rank = answer.chunk, self.actors.num_envs, i % self._n_learners
         self._ages.append(self.version - answer.version)
         self._idle += answer.idle
         self._worked += answer.seconds
@@ -212,32 +224,47 @@ class DistributedSource:
             self._tick_seconds[i] = answer.seconds * k / answer.n_steps
         if i in self.actors.cut:
             self.actors.cut.remove(i)
-            cut = {"cut": np.ones(k, np.bool_)} if self.actors.buffer is None else {"is_cut": True}
+            cut = {"is_cut": True} if self.actors.is_apart(i) else {"cut": np.ones(k, np.bool_)}
             chunk = dataclasses.replace(chunk, **cut)
+        env_ids = range(i * k, (i + 1) * k)
+        if self.learners is not None and rank:
+            self.learners.store(rank, chunk, env_ids)
+            count_steps(self.agent, chunk.n_steps)
+            return
         if not self._has_stored:
             self._has_stored = True
             first = next(chunk.steps())["obs"][0]
             dry_run(self.agent, first, self.actors.descriptions[i].action_space)
-        self.agent.observe_chunk(chunk, range(i * k, (i + 1) * k))
+        self.agent.observe_chunk(chunk, env_ids)
 
     def _update(self) -> bool:
         """Make the updates that are due. Return True if there was one."""
         if not self.has_replay:
             is_complete = not self.is_synchronous or not self.actors.pending
-            if not is_complete or not self.agent.is_due():
+            if not is_complete or not self.agent.is_due() or not self._others_are_ready():
                 return False
-            self.agent.update_from_rollout()
-            self.updates += 1
+            self._make_updates(1)
             return True
         if self._first is None:
-            if len(self.agent.replay_buffer) < self.agent.replay_start_size:
+            buffer, start = self.agent.replay_buffer, self.agent.replay_start_size
+            if len(buffer) < start or not self._others_are_ready():
                 return False
             self._first = self.agent.t
         due: int = math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates
-        for _ in range(due):
-            self.agent.update_from_replay()
-        self.updates += due
+        if due > 0:
+            self._make_updates(due)
         return due > 0
+
+    def _others_are_ready(self) -> bool:
+        return self.learners is None or self.learners.progress().is_ready
+
+    def _make_updates(self, n: int) -> None:
+        if self.learners is not None:
+            self.learners.update(n)
+        else:
+            for _ in range(n):
+                update_once(self.agent)
+        self.updates += n
 
     def _publish(self) -> None:
         """Put the newest weights into Ray's object store. Requests refer to them."""
@@ -275,8 +302,20 @@ class DistributedSource:
         return {
             "actors": actors, "asked": int(self.agent.t) + actors["rows"], "updates": self.updates,
             "first": self._first, "version": self.version, "ages": [*self._ages],
+            "learners": None if self.learners is None else self.learners.saved_state(),
             "order": unknown_state(_ARRIVAL) if self.order == "arrival" and not self.is_synchronous else "fixed",
         }  # fmt: skip
+
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Check that the result of `saved_state` belongs to this number of learners.
+
+        Raises:
+            ValueError: If it belongs to another number.
+        """
+        saved = state.get("learners")
+        n_learners = 1 if saved is None else len(saved["own"]) + 1
+        if n_learners != self._n_learners:
+            raise ValueError(f"it was saved with learners={n_learners}, and this run has learners={self._n_learners}")
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Restore the result of `saved_state`.
@@ -294,6 +333,8 @@ class DistributedSource:
         self._ages.extend(state["ages"])
         self._started_at, self._has_stored = time.perf_counter(), True
         self.version = int(state["version"]) - 1
+        if self.learners is not None:
+            self.learners.begin(state["learners"])
         self._publish()
         return [*reasons, *self._count_losses(state, is_exact=not reasons)]
 

@@ -20,8 +20,9 @@ from pfrl_like.experiments.cluster.runner import train_agent_distributed
 
 if __name__ == "__main__":
     train_agent_distributed(
-        small_dqn, lambda *arguments: cartpole(*arguments), steps=int(sys.argv[2]), outdir=sys.argv[1], actors=1,
-        envs_per_actor=2, order="fixed", seed=0, resume=True, rows_per_message=(1, 4), progress=False,
+        small_dqn, lambda *arguments: cartpole(*arguments), steps=int(sys.argv[2]), outdir=sys.argv[1],
+        actors=int(sys.argv[3]), learners=int(sys.argv[3]), envs_per_actor=2,
+        order="fixed", seed=0, resume=True, rows_per_message=(1, 4), progress=False,
         start_timeout=300, checkpoint_freq=400, keep_checkpoints=2,
     )
 """
@@ -36,9 +37,10 @@ def run(tmp_path):
     paths = os.pathsep.join(map(str, (root, root / "tests" / "support")))
     environment = {**os.environ, "PYTHONPATH": paths, "NAME_OF_THE_RUN": str(tmp_path)}
 
-    def start(steps, *before):
+    def start(steps, *before, learners=1):
         process = subprocess.Popen(
-            [*before, sys.executable, str(script), str(tmp_path / "run"), str(steps), "--token=s3cr3t-w0rd"],
+            [*before, sys.executable, str(script), str(tmp_path / "run"), str(steps), str(learners),
+             "--token=s3cr3t-w0rd"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
         )  # fmt: skip
         started.append(process)
@@ -87,8 +89,9 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_resumes_exactly_and_no_
     assert '"resume": "exact"' in (tmp_path / "run" / "run.json").read_text()
 
 
-def test_every_listener_is_on_loopback_and_no_log_has_a_secret(run, tmp_path):
-    process = run(10**9)
+@pytest.mark.parametrize("learners", [1, 2])
+def test_every_listener_is_on_loopback_and_no_log_has_a_secret(run, tmp_path, learners):
+    process = run(10**9, learners=learners)
     wait_for(lambda: metrics(tmp_path))
     members = processes.of_ray(tmp_path)
     addresses = processes.listeners(members | {process.pid})

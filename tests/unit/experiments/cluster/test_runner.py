@@ -1,12 +1,17 @@
+import functools
 import sys
 import threading
 
 import pytest
 from cluster_parts import cartpole, small_dqn
+from on_policy_parts import make_on_policy
+from torch import distributed
 
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
 from pfrl_like.experiments.cluster.source import Losses, MessageSize
+
+REINFORCE = functools.partial(make_on_policy, "REINFORCE")
 
 
 def train(tmp_path, make_agent=small_dqn, make_env=cartpole, **options):
@@ -22,12 +27,25 @@ def train(tmp_path, make_agent=small_dqn, make_env=cartpole, **options):
         ({"rows_per_message": (9, 8)}, ValueError, r"rows_per_message is \(9, 8\)"),
         ({"answer_timeout": 0}, ValueError, "answer_timeout"),
         ({"cpus_per_actor": -1}, ValueError, "cpus_per_actor"),
+        ({"learners": 0}, ValueError, "learners is 0"),
+        ({"learners": 3}, ValueError, "actors is 4, expected a multiple of learners, which is 3"),
+        ({"learners": 2, "replay": "actor"}, ValueError, 'replay is "actor", expected "learner"'),
+        ({"learners": 2, "make_agent": REINFORCE}, TypeError, "agent is REINFORCE, expected an agent with"),
         ({"make_agent": object}, TypeError, r"make_agent\(\) is .* expected something with observe_chunk"),
     ],
 )
 def test_mistakes_are_named_before_ray_starts(tmp_path, options, error, text):
     with pytest.raises(error, match=text):
         train(tmp_path, **options)
+
+
+def test_a_process_that_is_already_in_a_group_cannot_have_learners(tmp_path):
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(ValueError, match="learners is 2, expected 1, because this process is already in a process"):
+            train(tmp_path, learners=2)
+    finally:
+        distributed.destroy_process_group()
 
 
 def test_the_variable_that_cannot_be_sent_is_named(tmp_path):
