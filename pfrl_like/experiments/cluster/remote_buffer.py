@@ -5,7 +5,6 @@ minibatches ahead, so that the replay actor samples during an update.
 """
 
 import contextlib
-import copy
 import os
 import sys
 from collections import deque
@@ -51,8 +50,7 @@ class ReplayActor:
         """
         torch.set_num_threads(1)
         add_paths(paths)
-        # The arrays of a pickled object do not own their memory, so that they cannot grow. Those of a copy can.
-        (self.buffer,) = copy.deepcopy(cloudpickle.loads(self._packed))
+        (self.buffer,) = cloudpickle.loads(self._packed)
         set_random_seed(self._seed)
         return self._size(), os.getpid()
 
