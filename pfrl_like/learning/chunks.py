@@ -20,9 +20,9 @@ from pfrl_like.replay_buffers.chunks import PRIORITY
 from pfrl_like.utils.contexts import evaluation_mode
 
 
-def count_step(agent: Any) -> None:
-    """Count a training step whose transition other code has stored, for example the learner's poller."""
-    _count(agent, 1)
+def count_step(agent: Any, n_steps: int = 1) -> None:
+    """Count training steps whose transitions other code has stored, for example the learner's poller."""
+    _count(agent, n_steps)
 
 
 def observe_replay_chunk(agent: Any, chunk: Chunk, env_ids: Sequence[Any] | None = None) -> None:

@@ -27,6 +27,7 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
+from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.runs.loop import Callback
 from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, check_seconds, names_unknown_keywords
 from pfrl_like.utils.integers import takes_integral_floats
@@ -207,7 +208,10 @@ def train_agent_distributed(
     packed = _packed(acting=acting, make_env=arguments["make_env"])
     if replay == "actor":
         check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
-        arguments["packed_buffer"] = _packed(replay_buffer=agent.replay_buffer)
+        buffer = agent.replay_buffer
+        if isinstance(buffer, PersistentBuffer):
+            buffer = buffer.hand_over()
+        arguments["packed_buffer"] = _packed(replay_buffer=buffer)
     with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with contextlib.closing(_source(ray, packed, size, arguments)) as source:
@@ -258,7 +262,8 @@ def _replay_actor(ray: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
     seeds = np.random.SeedSequence(entropy, spawn_key=(actors + 1, 0))
     in_flight = 1 if arguments["order"] == "fixed" else arguments["minibatches_in_flight"]
     timeouts, seed = (arguments["start_timeout"], arguments["answer_timeout"]), int(seeds.generate_state(1)[0])
-    buffer = RemoteBuffer(ray, agent.replay_buffer, arguments["packed_buffer"], seed, in_flight, timeouts)
+    logger = arguments["logger"] if arguments["on_checkpoint_failure"] == "warn" else None
+    buffer = RemoteBuffer(ray, agent.replay_buffer, arguments["packed_buffer"], seed, in_flight, timeouts, logger)
     with contextlib.closing(buffer):
         agent.replay_buffer = buffer
         yield

@@ -142,6 +142,7 @@ class DistributedSource:
         self._started_at: float | None = None
         self._waited = self._idle = self._worked = 0.0
         self._has_stored = False
+        self._ended: list[Any] | None = None  # episodes of steps that were stored again, until the next tick
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Store the steps of one answer, make the updates that are due, and ask for further steps.
@@ -152,6 +153,9 @@ class DistributedSource:
             self._started_at = time.perf_counter()
             stop_episode(self.agent)
             self._publish()
+        if self._ended is not None:
+            ended, self._ended = self._ended, None
+            return self._take_in(clock, ended)
         self._ask(clock)
         begun = time.perf_counter()
         self._write_losses()
@@ -161,13 +165,17 @@ class DistributedSource:
             return ()
         i, answer = received
         self._store(i, answer)
-        clock.t = self.agent.t
         self.actors.idle.append(i)
+        return self._take_in(clock, answer.episodes)
+
+    def _take_in(self, clock: Clock, episodes: Sequence[Any]) -> list[Episode]:
+        """Advance the clock to the steps that were stored, make the updates that are due, and ask for further steps."""
+        clock.t = self.agent.t
         if self._update():
             self._publish()
         self._ask(clock)
         self._write_losses()
-        return [Episode(*episode) for episode in answer.episodes]
+        return [Episode(*episode) for episode in episodes]
 
     def _ask(self, clock: Clock) -> None:
         """Ask the idle actors for further steps, unless the steps that are on their way suffice."""
@@ -295,17 +303,32 @@ class DistributedSource:
         self._started_at, self._has_stored = time.perf_counter(), True
         self.version = int(state["version"]) - 1
         self._publish()
-        return [*reasons, *self._count_losses(state, is_exact=not reasons)]
+        is_known = all(each.get("way") != "unknown" for each in state["actors"]["states"])
+        has_order = self.order == "fixed" or self.is_synchronous
+        repeats = not reasons and is_known and has_order and state["order"] == "fixed"
+        if self.actors.buffer is not None:
+            reasons = [*reasons, *self._restore_journal(self.actors.buffer.restore_journal(keeps=not repeats))]
+        return [*reasons, *(() if repeats else self._count_losses(state))]
 
-    def _count_losses(self, state: Mapping[str, Any], is_exact: bool) -> list[str]:
-        """Count what the earlier part of the run has lost after its checkpoint. Exact runs repeat these steps."""
-        own, counts = state["actors"], self.actors.counts
-        is_known = all(each.get("way") != "unknown" for each in own["states"])
-        if self._losses is None or (is_exact and is_known and state["order"] == "fixed"):
+    def _restore_journal(self, labels: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Count the chunks that the replay actor has stored again as the first answers of this part of the run."""
+        if not labels:
             return []
-        earlier = self._losses.earlier
-        kept = state["asked"] - (own["rows"] if len(own["states"]) != len(self.actors.handles) else 0)
-        lost = max(earlier.get("asked", 0), state["asked"]) - kept
+        before = self.agent.t
+        self.agent.count_step(sum(label["steps"] for label in labels))
+        self._ended = [episode for label in labels for episode in label["episodes"]]
+        for i, answer in self.actors.answers_beside(labels):
+            self._store(i, answer)
+            self._ended += answer.episodes
+        self.actors.restart(labels)
+        return [f"{self.agent.t - before:,} steps after the checkpoint are kept, and new episodes start"]
+
+    def _count_losses(self, state: Mapping[str, Any]) -> list[str]:
+        """Count what the earlier part of the run has lost after its checkpoint."""
+        if self._losses is None:
+            return []
+        counts, earlier = self.actors.counts, self._losses.earlier
+        lost = max(earlier.get("asked", 0), state["asked"], self._asked()) - self._asked()
         for name, count in counts.items():
             counts[name] = max(count, earlier.get(name, 0)) + lost * (name == "lost_steps")
         return [f"up to {lost:,} steps that were made or on their way after the checkpoint are lost"] if lost else []
