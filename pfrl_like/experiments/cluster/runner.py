@@ -96,7 +96,8 @@ def train_agent_distributed(
     With `replay="actor"`, the replay buffer is in a process of its own (Ape-X, arXiv:1803.00933). Steps go from the
     actors to this process without the learner, and the learner asks for minibatches ahead. The attribute
     `replay_buffer` of the agent then refers to this process, which ends with the run. If the process is lost, the run
-    ends with an error, and the resumed run starts from the newest checkpoint.
+    ends with an error. The process writes each message to a journal before it confirms it, so that a resumed run keeps
+    all confirmed steps after its checkpoint, see `replay`.
 
     A lost actor costs its running episodes and the steps that were on their way. Another process with other random
     streams takes its place. An error that an environment raises ends the run.
@@ -114,10 +115,16 @@ def train_agent_distributed(
         actors: Number of actors.
         envs_per_actor: Number of environments in each actor.
         replay: "learner" keeps the replay buffer in the process of the learner, "actor" in a process of Ray of its own.
-            This process runs on the node of the learner, because it writes the buffer's files of the checkpoints. If
-            the buffer is a `PrioritizedReplayBuffer` and the agent acts with a Q-function, the actors compute the first
-            priorities of new steps: the one-step TD errors under the weights with which they act. Otherwise new steps
-            have the largest priority.
+            This process runs on the node of the learner, because it writes the files of the buffer. If the buffer is a
+            `PrioritizedReplayBuffer` and the agent acts with a Q-function, the actors compute the first priorities of
+            new steps: the one-step TD errors under the weights with which they act. Otherwise new steps have the
+            largest priority. From the first checkpoint on, the process also writes all steps to journals in
+            `outdir/checkpoint_buffers/`. A run that resumes from a checkpoint stores the steps of its journals again
+            and counts them, and all episodes start anew. If `order` is "fixed" and the run resumes exactly, it repeats
+            these steps instead. Journals survive the end of all processes, but they are not synced: a crash of the
+            machine may destroy their last seconds. Journals that no kept checkpoint needs are deleted. A persistent
+            buffer is closed in this process and opened in the other one. It has no journal: on resume it is set back to
+            the checkpoint.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
             turn: two runs with the same seeds are then equal, and a run resumes exactly.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from

@@ -42,7 +42,9 @@ def requests(folder, number=0):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_chunk_is_read_as_it_was_written(form):
     *_, chunk = chunks(form, masks=True)
-    chunk = dataclasses.replace(chunk, last_extra={"state": (np.zeros((2, 0)), None)}, cut=np.array([True, False, True]))
+    chunk = dataclasses.replace(
+        chunk, last_extra={"state": (np.zeros((2, 0)), None)}, cut=np.array([True, False, True])
+    )
     label, read = decode(encode(LABEL, chunk))
     assert content(read) == content(chunk)
     assert plain(label) == plain(LABEL)
