@@ -6,7 +6,6 @@ minibatches ahead, so that the replay actor samples during an update.
 
 import contextlib
 import functools
-import logging
 import os
 import sys
 from collections import deque
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 
 from pfrl_like.batch import Batch
-from pfrl_like.errors import CheckpointError, WorkerError
+from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.cluster.env_actor import add_paths
 from pfrl_like.experiments.cluster.replay_journal import ReplayJournal, drop_journals, read_chunks
 from pfrl_like.learning.chunks import append_to_buffer
@@ -63,9 +62,7 @@ class ReplayActor:
         set_random_seed(self._seed)
         return self._size(), os.getpid()
 
-    def append_chunk(
-        self, chunk: Any, env_ids: Sequence[Any], is_cut: bool, label: Mapping[str, Any] | None = None
-    ) -> Size:
+    def append_chunk(self, chunk: Any, env_ids: Sequence[Any], is_cut: bool, label: Mapping[str, Any]) -> Size:
         """Store the steps of a chunk, and write it to the journal.
 
         Args:
@@ -78,7 +75,7 @@ class ReplayActor:
             self.buffer.stop_current_episode(env_id)
         append_to_buffer(self.buffer, chunk, env_ids)
         if self._journal is not None:
-            self._journal.append({**(label or {}), "env_ids": [*env_ids], "is_cut": is_cut}, chunk)
+            self._journal.append({**label, "env_ids": [*env_ids], "is_cut": is_cut}, chunk)
         return self._size()
 
     def begin_journal(self, folder: str) -> int:
@@ -103,7 +100,7 @@ class ReplayActor:
         """
         self._journal, labels = None, []
         for label, chunk in read_chunks(folder, number) if keeps else ():
-            self.append_chunk(chunk, label["env_ids"], label["is_cut"])
+            self.append_chunk(chunk, label["env_ids"], label["is_cut"], label)
             labels.append(label)
         if not keeps:
             drop_journals(folder, number)
@@ -177,7 +174,6 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         seed: Seed of the random streams of the process.
         in_flight: Number k of minibatches that are requested at the same time. 1 requests a minibatch when it is used.
         limits: Seconds in which the process must start, and in which it must answer a request.
-        logger: Logger that gets a warning if the journal cannot be written. If None, this is an error.
 
     Attributes:
         pid: Number of the process on its node.
@@ -191,14 +187,7 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
     waits_for_errors = False
 
     def __init__(
-        self,
-        ray: Any,
-        buffer: Any,
-        packed: bytes,
-        seed: int,
-        in_flight: int,
-        limits: Sequence[float],
-        logger: logging.Logger | None = None,
+        self, ray: Any, buffer: Any, packed: bytes, seed: int, in_flight: int, limits: Sequence[float]
     ) -> None:
         self.prioritized = buffer.prioritized
         self._capacity: int | None = buffer.capacity
@@ -214,7 +203,6 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         # A rerun of a part of a run does not change the files of the run.
         self._has_journal = not self._is_on_disk and rerun_request() is None
         self._loaded: tuple[str, int] | None = None  # folder and journal of the save that was loaded
-        self._logger, self._has_warned = logger, False
         node = ray.get_runtime_context().get_node_id()
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
@@ -377,14 +365,7 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
     def _confirmed(self, limit: int = 0) -> Size:
         """Wait until at most `limit` chunks are unconfirmed. Return the size after the newest confirmed chunk."""
         while len(self._unconfirmed) > limit:
-            try:
-                self._size = self._get(self._unconfirmed.popleft())
-            except CheckpointError as error:  # the steps are stored, but not in the journal
-                if self._logger is None or self._is_on_disk:
-                    raise
-                if not self._has_warned:
-                    self._logger.warning("steps are not written to the journal of the replay actor: %s", error)
-                self._has_warned = True
+            self._size = self._get(self._unconfirmed.popleft())
         return self._size
 
     def _get(self, ref: Any) -> Any:

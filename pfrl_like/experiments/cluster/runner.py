@@ -122,9 +122,9 @@ def train_agent_distributed(
             `outdir/checkpoint_buffers/`. A run that resumes from a checkpoint stores the steps of its journals again
             and counts them, and all episodes start anew. If `order` is "fixed" and the run resumes exactly, it repeats
             these steps instead. Journals survive the end of all processes, but they are not synced: a crash of the
-            machine may destroy their last seconds. Journals that no kept checkpoint needs are deleted. A persistent
-            buffer is closed in this process and opened in the other one. It has no journal: on resume it is set back to
-            the checkpoint.
+            machine may destroy their last seconds. Journals that no kept checkpoint needs are deleted. A journal that
+            cannot be written always ends training. A persistent buffer is closed in this process and opened in the
+            other one. It has no journal: on resume it is set back to the checkpoint.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
             turn: two runs with the same seeds are then equal, and a run resumes exactly.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
@@ -269,8 +269,7 @@ def _replay_actor(ray: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
     seeds = np.random.SeedSequence(entropy, spawn_key=(actors + 1, 0))
     in_flight = 1 if arguments["order"] == "fixed" else arguments["minibatches_in_flight"]
     timeouts, seed = (arguments["start_timeout"], arguments["answer_timeout"]), int(seeds.generate_state(1)[0])
-    logger = arguments["logger"] if arguments["on_checkpoint_failure"] == "warn" else None
-    buffer = RemoteBuffer(ray, agent.replay_buffer, arguments["packed_buffer"], seed, in_flight, timeouts, logger)
+    buffer = RemoteBuffer(ray, agent.replay_buffer, arguments["packed_buffer"], seed, in_flight, timeouts)
     with contextlib.closing(buffer):
         agent.replay_buffer = buffer
         yield

@@ -70,14 +70,14 @@ def test_first_priorities_do_not_change_the_steps():
 def test_the_replay_actor_stores_chunks_and_first_priorities():
     chunk, buffer = collect(small_dqn()), prioritized(eps=0.0, alpha=1.0, error_max=None)
     actor = replay_actor(buffer)
-    assert actor.append_chunk(chunk, [0, 1], False) == (chunk.n_steps, 0)
+    assert actor.append_chunk(chunk, [0, 1], False, {}) == (chunk.n_steps, 0)
     stored = actor.buffer._priorities.to_array()
     assert np.allclose(stored, chunk.extra["priority"][chunk.active_rows])
 
 
 def test_errors_of_updates_arrive_before_the_next_request():
     chunk, actor = collect(small_dqn()), replay_actor(prioritized(eps=0.0, alpha=1.0, error_max=None))
-    actor.append_chunk(chunk, [0, 1], False)
+    actor.append_chunk(chunk, [0, 1], False, {})
     errors = [(np.arange(4), np.full(4, 0.25)), (np.array([1]), np.array([0.5]))]
     batch, size = actor.call("sample_batch", (4, 0.9), {}, errors)
     assert actor.buffer._priorities.to_array()[:4].tolist() == [0.25, 0.5, 0.25, 0.25]
@@ -87,7 +87,7 @@ def test_errors_of_updates_arrive_before_the_next_request():
 
 def test_the_replay_actor_restores_its_random_streams():
     actor = replay_actor(ReplayBuffer(1000))
-    actor.append_chunk(collect(small_dqn()), [0, 1], False)
+    actor.append_chunk(collect(small_dqn()), [0, 1], False, {})
     streams = actor.streams(None)
     expected = actor.call("sample_batch", (4, 0.9), {}, ())[0]
     actor.streams(json.loads(json.dumps(streams)))
@@ -175,9 +175,10 @@ def test_a_run_whose_replay_actor_was_killed_resumes_from_the_newest_checkpoint(
     ticks = []
     agent = train(tmp_path / "run", make_agent, hooks=[lambda clock: ticks.append(clock.t)], resume=True, **options)
     resumed = json.loads((tmp_path / "run" / "run.json").read_text())["resumed"]
-    assert (resumed["t"], resumed["resume"]) == (80, "approximate")
-    assert f"{ticks[0] - 80} steps after the checkpoint are kept, and new episodes start" in resumed["reasons"]
-    assert 0 < journaled <= ticks[0] - 80 <= journaled + 2 * 4  # a checkpoint contains the answers on their way
+    assert (resumed["checkpoint"], resumed["resume"]) == ("80_checkpoint", "approximate")
+    kept = ticks[0] - resumed["t"]
+    assert f"{kept} steps after the checkpoint are kept, and new episodes start" in resumed["reasons"]
+    assert 0 < journaled <= kept <= journaled + 2 * 4  # a checkpoint contains the answers on their way
     table = np.genfromtxt(tmp_path / "run" / "metrics.csv", delimiter=",", names=True)
     assert table["lost_steps"][-1] == losses_in(tmp_path / "run")["lost_steps"] == asked - ticks[0] > 0
     assert agent.t == STEPS

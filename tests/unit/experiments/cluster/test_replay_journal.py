@@ -1,5 +1,4 @@
 import dataclasses
-import errno
 import os
 
 import cloudpickle
@@ -100,34 +99,6 @@ def test_a_large_journal_is_continued_in_another_file(tmp_path, monkeypatch):
         journal.append({"request": i}, chunk)
     assert len(numbers(tmp_path)) > 2
     assert requests(tmp_path) == list(range(12))
-
-
-def test_chunks_that_could_not_be_written_are_written_once_the_disk_has_space(tmp_path, monkeypatch):
-    journal, made, write = ReplayJournal(str(tmp_path)), chunks(n_chunks=6), os.write
-    journal.append({"request": 0}, made[0])
-
-    def fail(descriptor, piece):
-        if len(piece) > 1500:
-            return write(descriptor, piece[:1500])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "write", fail)
-    for i in range(1, 4):
-        with pytest.raises(CheckpointError, match="No space"):
-            journal.append({"request": i}, made[i])
-    assert len(numbers(tmp_path)) == 2
-    monkeypatch.setattr(os, "write", write)
-    for i in range(4, 6):
-        journal.append({"request": i}, made[i])
-    assert requests(tmp_path) == list(range(6))
-
-
-def test_chunks_that_wait_for_space_have_a_limit(tmp_path, monkeypatch):
-    journal = ReplayJournal(str(tmp_path))
-    monkeypatch.setattr(replay_journal, "MAX_BUFFERED", 100)
-    monkeypatch.setattr(os, "write", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
-    with pytest.raises(MemoryError, match="wait for space"):
-        journal.append({}, chunks()[0])
 
 
 def test_objects_that_need_a_pickle_are_refused(tmp_path):
