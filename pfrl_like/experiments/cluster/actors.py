@@ -117,7 +117,7 @@ class EnvActors:
         self.pending: dict[Any, Request] = {}
         self.lives, self.cut = [0] * n_actors, set[int]()
         self.counts = {"lost_processes": 0, "lost_nodes": 0, "lost_steps": 0}
-        self._asked = 0  # number of requests so far
+        self._requests = 0  # number of requests so far
         self.descriptions: dict[int, Description] = {}
         self.handles = [self._make(i) for i in range(n_actors)]
         try:
@@ -145,8 +145,8 @@ class EnvActors:
         else:
             method = handle.collect_apart.options(num_returns=2)
             ref, chunk = method.remote(*arguments, self.buffer.uses_first_errors)
-        self._asked += 1
-        self._add(ref, i, ticks * self.num_envs, self.limits.answer, chunk=chunk, number=self._asked)
+        self._requests += 1
+        self._add(ref, i, ticks * self.num_envs, self.limits.answer, chunk=chunk, number=self._requests)
 
     def next(self, *, in_turn: bool = False) -> tuple[int, Answer] | None:
         """Wait for an answer, at most half a second.
@@ -311,14 +311,12 @@ class EnvActors:
                 plain.append(saved)
             except Exception as error:  # the next `next` raises it, or replaces the actor
                 plain.append(unknown_state(f"the state of actor {i} cannot be saved: {_first_line(error)}"))
-        pending = [
-            [request.actor, request.rows, answers[ref], request.number]
-            for ref, request in self.pending.items()
-            if ref in answers
-        ]
+        waiting = ((answers[ref], each) for ref, each in self.pending.items() if ref in answers)
+        pending = [[each.actor, each.rows, answer, each.number] for answer, each in waiting]
         return {
             "states": plain, "pending": pending, "idle": [*self.idle], "lives": [*self.lives], "cut": sorted(self.cut),
-            "counts": dict(self.counts), "asked": self._asked, "rows": sum(self.pending[ref].rows for ref in answers),
+            "counts": dict(self.counts), "requests": self._requests,
+            "rows": sum(self.pending[ref].rows for ref in answers),
         }  # fmt: skip
 
     def _whole(self, ref: Any, answer: Answer) -> Answer:
@@ -334,7 +332,7 @@ class EnvActors:
         """
         n_actors = len(self.handles)
         self.counts |= state["counts"]
-        self._asked = int(state["asked"])
+        self._requests = int(state["requests"])
         if len(state["states"]) != n_actors:
             self.lives, self.idle = [max(state["lives"])] * n_actors, []
             self._renew(range(n_actors))
@@ -380,7 +378,7 @@ class EnvActors:
     def restart(self, labels: Sequence[Mapping[str, Any]]) -> None:
         """Give new episodes and random streams to all actors, because chunks with these labels were stored."""
         self.pending, self.idle = {}, []
-        self._asked = max(self._asked, *(label["request"] for label in labels))
+        self._requests = max(self._requests, *(label["request"] for label in labels))
         for label in labels:
             if label["actor"] < len(self.lives):
                 self.lives[label["actor"]] = max(self.lives[label["actor"]], label["life"])

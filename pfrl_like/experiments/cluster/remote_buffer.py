@@ -297,10 +297,8 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         of later steps.
         """
         folder = os.path.abspath(folder)
-        reference = {
-            **self._call("save_increment", folder, last),
-            "streams": self._get(self._actor.streams.remote(None)),
-        }
+        reference = dict(self._call("save_increment", folder, last))
+        reference["streams"] = self._get(self._actor.streams.remote(None))
         if self._has_journal:
             reference["journal"] = self._get(self._actor.begin_journal.remote(folder))
         return reference
