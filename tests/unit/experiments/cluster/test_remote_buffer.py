@@ -18,12 +18,7 @@ from pfrl_like.experiments.cluster.env_actor import EnvActor, Origin, acting_ten
 from pfrl_like.experiments.cluster.remote_buffer import ReplayActor
 from pfrl_like.experiments.cluster.replay_journal import read_chunks
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
-from pfrl_like.replay_buffers import (
-    PersistentEpisodicReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-)
+from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 
 STEPS = 160
 
@@ -283,10 +278,9 @@ def test_rows_that_the_replay_actor_confirmed_are_stored_once_after_the_driver_w
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [PersistentReplayBuffer, PersistentEpisodicReplayBuffer])
-def test_a_persistent_buffer_moves_to_the_replay_actor_and_is_rewound_on_resume(ray, tmp_path, kind):
+def test_a_persistent_buffer_moves_to_the_replay_actor_and_is_rewound_on_resume(ray, tmp_path):
     def make_agent():
-        return small_dqn(replay_buffer=kind(tmp_path / "buffer", 1000))
+        return small_dqn(replay_buffer=PersistentReplayBuffer(tmp_path / "buffer", 1000))
 
     options = {"order": "arrival", "checkpoint_freq": 80}
     with pytest.raises(StopError):
@@ -294,9 +288,8 @@ def test_a_persistent_buffer_moves_to_the_replay_actor_and_is_rewound_on_resume(
     asked = losses_in(tmp_path / "run")["asked"]
     kept = Saved(80, str(tmp_path / "run" / "80_checkpoint")).state()["source"]["asked"]
     train(tmp_path / "run", make_agent, resume=True, **options)
-    with kind(tmp_path / "buffer", 1000) as buffer:
-        columns, stored = buffer.stored_steps()
-        rows = [(*step["state"].tolist(), step["reward"]) for step in columns.transitions(stored)]
-    assert len({*rows}) == len(rows) == STEPS
-    assert not [*tmp_path.rglob("journal-*")]
+    with PersistentReplayBuffer(tmp_path / "buffer", 1000) as buffer:
+        rows = rows_in(buffer).tolist()
+    assert len({*map(tuple, rows)}) == len(rows) == STEPS
+    assert not [*(tmp_path / "run").rglob("journal-*")]
     assert losses_in(tmp_path / "run")["lost_steps"] == asked - kept > 20
