@@ -160,15 +160,14 @@ class EnvActors:
         Raises:
             WorkerError: If an environment raised an error, or if an actor cannot be replaced.
         """
-        refs = list(self.pending)[: 1 if in_turn else None]
-        ready, _ = self.ray.wait(refs, num_returns=1, timeout=_POLL) if refs else ((), ())
+        ref = self._first_ready(list(self.pending)[: 1 if in_turn else None])
         if time.monotonic() - self._checked_at > _POLL:
             self._check_deadlines()
-        if not ready or ready[0] not in self.pending:
+        if ref not in self.pending:
             return None
-        request = self.pending.pop(ready[0])
+        request = self.pending.pop(ref)
         try:
-            answer = self.ray.get(ready[0])
+            answer = self.ray.get(ref)
         except self.ray.exceptions.RayTaskError as error:
             raise error_of(request.actor, "", error) from None
         except self.ray.exceptions.RayError as error:
@@ -191,6 +190,16 @@ class EnvActors:
             }  # fmt: skip
             answer = answer._replace(chunk=RemoteChunk(self.ray, request.chunk, label))
         return i, answer
+
+    def _first_ready(self, refs: Sequence[Any]) -> Any:
+        """Return the oldest request that has been answered. If there is none, wait for one; None after half a second.
+
+        A busy learner finds several answers. If it took any of them, it would never read some of the actors.
+        """
+        ready = set(self.ray.wait(refs, num_returns=len(refs), timeout=0.0)[0]) if refs else ()
+        if refs and not ready:
+            ready = self.ray.wait(refs, num_returns=1, timeout=_POLL)[0]
+        return next((ref for ref in refs if ref in ready), None)
 
     def _make(self, i: int) -> Any:
         return self._class.remote(self.make_origin(i, self.lives[i]), *self.arguments)

@@ -48,7 +48,7 @@ def train_agent_distributed(
     replay: Literal["learner", "actor"] = "learner",
     order: Order = "arrival",
     updates_per_step: float | None = None,
-    seconds_per_message: float = 0.05,
+    seconds_per_message: float = 0.1,
     rows_per_message: tuple[int, int] = (1, 32),
     requests_in_flight: int = 1,
     minibatches_in_flight: int = 2,
