@@ -186,7 +186,7 @@ class EnvActors:
         if request.chunk is not None and answer.n_steps:
             label = {
                 "request": request.number, "actor": i, "life": self.lives[i], "steps": answer.n_steps,
-                "episodes": answer.episodes,
+                "episodes": [[float(total_reward), int(length)] for total_reward, length in answer.episodes],
             }  # fmt: skip
             answer = answer._replace(chunk=RemoteChunk(self.ray, request.chunk, label))
         return i, answer

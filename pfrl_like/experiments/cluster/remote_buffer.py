@@ -69,7 +69,7 @@ class ReplayActor:
             chunk: The chunk.
             env_ids: Ids of its environments.
             is_cut: True to end the running episodes of these environments first.
-            label: Values that the journal contains beside the chunk.
+            label: JSON values that the journal contains beside the chunk.
         """
         for env_id in env_ids if is_cut else ():
             self.buffer.stop_current_episode(env_id)
@@ -141,7 +141,7 @@ class RemoteChunk:
     Attributes:
         ray: The module `ray`.
         ref: The reference.
-        label: Values for the journal of the replay actor: numbers of the "request", of the "actor" and of its earlier
+        label: JSON values for the journal of the replay actor: numbers of the "request", the "actor" and its earlier
             processes ("life"), number of "steps", and return and length of the "episodes" that ended.
         is_cut: True if the running episodes of all environments were ended before the chunk.
     """

@@ -57,7 +57,7 @@ class ReplayJournal:
         """Write a chunk. After this call, the end of the process does not destroy it.
 
         Args:
-            label: Further values of the record, see `to_json`.
+            label: Further values of the record, as JSON.
             chunk: The chunk.
 
         Raises:
@@ -118,7 +118,7 @@ def encode(label: Mapping[str, Any], chunk: Chunk) -> bytes:
     arrays: dict[int, tuple[int, NDArray[Any]]] = {}  # by identity, because columns share frames
     plain = [_to_plain(leaf, arrays) for leaf in leaves]
     forms = [[array.dtype.str, array.shape] for _, array in arrays.values()]
-    head = json.dumps({"label": to_json(label), "structure": to_json(structure), "leaves": plain, "arrays": forms})
+    head = json.dumps({"label": label, "structure": to_json(structure), "leaves": plain, "arrays": forms})
     content: list[Any] = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for _, array in arrays.values()]
     return b"".join([_LENGTH.pack(len(head)), head.encode("ascii"), *content])
 
@@ -140,7 +140,7 @@ def decode(record: bytes) -> tuple[dict[str, Any], Chunk]:
         arrays.append(np.frombuffer(record[at : at + size], code).reshape(shape))
         at += size
     leaves = [_from_plain(plain, arrays) for plain in head["leaves"]]
-    return from_json(head["label"]), Chunk(**map_structure(lambda i: leaves[i], from_json(head["structure"])))
+    return head["label"], Chunk(**map_structure(lambda i: leaves[i], from_json(head["structure"])))
 
 
 def _to_plain(leaf: Any, arrays: dict[int, tuple[int, NDArray[Any]]]) -> Any:

@@ -215,10 +215,7 @@ def train_agent_distributed(
     packed = _packed(acting=acting, make_env=arguments["make_env"])
     if replay == "actor":
         check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
-        buffer = agent.replay_buffer
-        if isinstance(buffer, PersistentBuffer):
-            buffer = buffer.hand_over()
-        arguments["packed_buffer"] = _packed(replay_buffer=buffer)
+        arguments["packed_buffer"] = _packed(replay_buffer=_movable(agent.replay_buffer))
     with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with contextlib.closing(_source(ray, packed, size, arguments)) as source:
@@ -273,6 +270,11 @@ def _replay_actor(ray: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
     with contextlib.closing(buffer):
         agent.replay_buffer = buffer
         yield
+
+
+def _movable(buffer: Any) -> Any:
+    """Return what the replay actor gets: the buffer, or a function that opens it if it is in a directory."""
+    return buffer.hand_over() if isinstance(buffer, PersistentBuffer) else buffer
 
 
 def _evaluator(

@@ -14,7 +14,7 @@ from pfrl_like.experiments.cluster.remote_buffer import ReplayActor
 from pfrl_like.experiments.cluster.replay_journal import ReplayJournal, decode, drop_journals, encode, read_chunks
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer, prune
 
-LABEL = {"request": 7, "episodes": [(1.5, 3), (np.float64("nan"), 2)], "env_ids": [0, 1, 2], "is_cut": False}
+LABEL = {"request": 7, "episodes": [[1.5, 3], [float("inf"), 2]], "env_ids": [0, 1, 2], "is_cut": False}
 
 
 def chunks(form="vector", n_chunks=4, ticks=5, **options):
@@ -46,7 +46,7 @@ def test_a_chunk_is_read_as_it_was_written(form):
     )
     label, read = decode(encode(LABEL, chunk))
     assert content(read) == content(chunk)
-    assert plain(label) == plain(LABEL)
+    assert label == LABEL
     if isinstance(chunk.obs, FrameStacks):
         assert (read.obs.form, read.obs.is_lazy) == (chunk.obs.form, chunk.obs.is_lazy)
         assert read.obs.frames is read.last_obs.frames
