@@ -29,6 +29,7 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
+from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.runs.loop import Callback
 from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, check_seconds, names_unknown_keywords
 from pfrl_like.utils.integers import takes_integral_floats
@@ -98,7 +99,8 @@ def train_agent_distributed(
     With `replay="actor"`, the replay buffer is in a process of its own (Ape-X, arXiv:1803.00933). Steps go from the
     actors to this process without the learner, and the learner asks for minibatches ahead. The attribute
     `replay_buffer` of the agent then refers to this process, which ends with the run. If the process is lost, the run
-    ends with an error, and the resumed run starts from the newest checkpoint.
+    ends with an error. The process writes each message to a journal before it confirms it, so that a resumed run keeps
+    all confirmed steps after its checkpoint, see `replay`.
 
     A lost actor costs its running episodes and the steps that were on their way. Another process with other random
     streams takes its place. An error that an environment raises ends the run.
@@ -122,10 +124,16 @@ def train_agent_distributed(
             `update_interval` of an on-policy agent, are numbers for each learner. If the agent is on a GPU, each
             learner needs a GPU of its own. `replay` must be "learner".
         replay: "learner" keeps the replay buffer in the process of the learner, "actor" in a process of Ray of its own.
-            This process runs on the node of the learner, because it writes the buffer's files of the checkpoints. If
-            the buffer is a `PrioritizedReplayBuffer` and the agent acts with a Q-function, the actors compute the first
-            priorities of new steps: the one-step TD errors under the weights with which they act. Otherwise new steps
-            have the largest priority.
+            This process runs on the node of the learner, because it writes the files of the buffer. If the buffer is a
+            `PrioritizedReplayBuffer` and the agent acts with a Q-function, the actors compute the first priorities of
+            new steps: the one-step TD errors under the weights with which they act. Otherwise new steps have the
+            largest priority. From the first checkpoint on, the process also writes all steps to journals in
+            `outdir/checkpoint_buffers/`. A run that resumes from a checkpoint stores the steps of its journals again
+            and counts them, and all episodes start anew. If `order` is "fixed" and the run resumes exactly, it repeats
+            these steps instead. Journals survive the end of all processes, but they are not synced: a crash of the
+            machine may destroy their last seconds. Journals that no kept checkpoint needs are deleted. A journal that
+            cannot be written always ends training. A persistent buffer is closed in this process and opened in the
+            other one. It has no journal: on resume it is set back to the checkpoint.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
             turn: two runs with the same seeds are then equal, and a run resumes exactly.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
@@ -222,7 +230,7 @@ def train_agent_distributed(
     packed = _packed(acting=acting, make_env=arguments["make_env"])
     if replay == "actor":
         check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
-        arguments["packed_buffer"] = _packed(replay_buffer=agent.replay_buffer)
+        arguments["packed_buffer"] = _packed(replay_buffer=_movable(agent.replay_buffer))
     with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with (
@@ -297,6 +305,11 @@ def _replay_actor(ray: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
     with contextlib.closing(buffer):
         agent.replay_buffer = buffer
         yield
+
+
+def _movable(buffer: Any) -> Any:
+    """Return what the replay actor gets: the buffer, or a function that opens it if it is in a directory."""
+    return buffer.hand_over() if isinstance(buffer, PersistentBuffer) else buffer
 
 
 def _evaluator(
