@@ -26,8 +26,8 @@ def data_parallel(agent: Any, *, same_data: bool = False, group: Any = None) -> 
 
     All processes must make the same number of updates: they train for the same number of steps with the same
     hyperparameters. On-policy agents learn from the joined rollouts of all processes, which must have the same number
-    of steps if the minibatches are to be divided. IMPALA and APPO join the log-probabilities of the policies that acted,
-    too: the processes may have steps of policies of different age.
+    of steps if the minibatches are to be divided. The steps of IMPALA and APPO include the log-probabilities of the
+    policy that acted. The age of this policy may differ between the processes.
 
     Args:
         agent: Agent with a replay buffer, `A2C`, `PPO`, `TRPO`, `IMPALA` or `APPO`.

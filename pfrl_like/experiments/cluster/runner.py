@@ -28,6 +28,7 @@ from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
 from pfrl_like.runs.loop import Callback
+from pfrl_like.runs.mirror import mirrored
 from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, check_seconds, names_unknown_keywords
 from pfrl_like.utils.integers import takes_integral_floats
 
@@ -208,7 +209,7 @@ def train_agent_distributed(
     if replay == "actor":
         check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
         arguments["packed_buffer"] = _packed(replay_buffer=agent.replay_buffer)
-    with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
+    with mirrored(arguments["outdir"]), ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with contextlib.closing(_source(ray, packed, size, arguments)) as source:
             evaluator = None if eval_interval is None else _evaluator(ray, acting, source, arguments)

@@ -91,7 +91,7 @@ def steps(seed: int, n: int) -> Batch:
 
 
 def lagged(seed: int, rows: slice) -> Batch:
-    """Some of 20 steps: sequences of 5, with the log-probabilities of an older policy. Every other one ends terminal."""
+    """Sequences of 5 steps with the log-probabilities of an older policy. Every other one ends terminal."""
     batch = steps(seed, 20)[rows]
     n = len(batch) // 5
     old = torch.empty(20).uniform_(0.1, 0.9, generator=torch.Generator().manual_seed(seed)).log()[rows]
