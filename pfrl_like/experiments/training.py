@@ -188,7 +188,7 @@ def train(
         env: Environment that the user passed. The step hooks get this environment, and its random streams are saved.
         source: Source of training steps.
         steps: Step at which training ends. If None, `run_loop` ends training.
-        outdir: Run directory. It is created if it does not exist.
+        outdir: Run directory, or a `Mirror` of a run directory at a URL. It is created if it does not exist.
         make_logs: Function that takes the loggers of metrics and the run directory, and returns the callbacks that log.
         logger: Logger of this run.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and

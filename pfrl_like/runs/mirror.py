@@ -33,7 +33,8 @@ class Mirror(os.PathLike[str]):
     """A run directory at a URL. This object is the path of a local folder, in which the run works.
 
     `upload` copies changed files to the URL. Every file that a manifest lists is copied before the manifest. Therefore
-    a checkpoint that is not completely uploaded has no manifest at the URL.
+    a checkpoint that is not completely uploaded has no manifest at the URL. `owner.json` at the URL names the process
+    that writes there. It is removed at the end.
 
     The local folder is below `pfrl_like/runs` in the user's cache (`XDG_CACHE_HOME`, or `~/.cache`). It is removed at
     the end if all of its files are uploaded. A folder that a killed process has left is renamed.
@@ -151,11 +152,11 @@ class Mirror(os.PathLike[str]):
             self._fs.mv(first, target)
 
     def _files(self) -> dict[str, tuple[int, int]]:
-        """Return the size and the time of each file in the local folder, without temporary files and locks."""
+        """Return the size and the time of each file in the local folder, without temporary files and the lock."""
         found = {}
         for path in Path(self.path).rglob("*"):
             parts = path.relative_to(self.path).parts
-            if not any(part.startswith(".") or part in LOCK_FILES for part in parts) and path.is_file():
+            if not any(part.startswith(".") or part == LOCK_FILES[0] for part in parts) and path.is_file():
                 found["/".join(parts)] = (path.stat().st_size, path.stat().st_mtime_ns)
         return found
 

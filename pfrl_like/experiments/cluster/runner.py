@@ -110,7 +110,10 @@ def train_agent_distributed(
             nodes, or be in a folder of `sys.path` that exists on all nodes. An environment id such as "CartPole-v1" is
             also accepted.
         steps: Step at which training ends. Steps are counted over all environments.
-        outdir: Run directory. It is created if it does not exist.
+        outdir: Run directory, or its URL on a storage that fsspec knows, such as "s3://bucket/run" (extra `hub`). It is
+            created if it does not exist. At a URL, the run works in a local folder. Changed files are uploaded after each
+            checkpoint, after each new best score and at the end, also after an error or SIGTERM. `resume=True` first
+            downloads the run. Two machines must not write to the same URL at the same time.
         actors: Number of actors.
         envs_per_actor: Number of environments in each actor.
         replay: "learner" keeps the replay buffer in the process of the learner, "actor" in a process of Ray of its own.
@@ -189,14 +192,14 @@ def train_agent_distributed(
     Raises:
         WorkerError: If an environment raised an error, if an actor cannot be started or replaced, or if the replay
             actor is lost. The message contains the traceback of the environment, or the resources that are missing.
-        MissingDependencyError: If Ray is not installed.
+        MissingDependencyError: If Ray is not installed, or a package that the URL `outdir` needs.
         ConnectionError: If no cluster answers at `address`.
         ValueError: If a number is out of range, or if `order` or `replay` is unknown.
         TypeError: If an argument has the wrong type, if `make_agent` returns an object that is no agent of this
             library, if `replay` is "actor" and the agent has no replay buffer, or if `make_env`, the agent or its
             buffer cannot be sent to an actor.
-        CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
-            be loaded.
+        CheckpointError: If a file cannot be written or uploaded (see `on_checkpoint_failure`), if the URL `outdir`
+            cannot be read, or if checkpoints exist but none can be loaded.
     """
     logger = logger or _LOGGER
     arguments = check_arguments(locals())

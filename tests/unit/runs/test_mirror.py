@@ -120,6 +120,7 @@ def test_a_run_resumes_exactly_from_the_url_and_leaves_what_a_local_run_leaves(u
 def test_no_state_of_the_storage_has_an_incomplete_checkpoint(tmp_path, caplog):
     Watched.states = []
     train(URL)
+    assert any("/bucket/run/owner.json" in state for state in Watched.states)
     agent, seen, logger = small_dqn(noisy_env(0)), set(), logging.getLogger("test")
     for state in Watched.states:
         folder = write({path.removeprefix("/bucket/run/"): content for path, content in state.items()}, tmp_path / "x")
