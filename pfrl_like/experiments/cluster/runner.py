@@ -111,9 +111,9 @@ def train_agent_distributed(
             also accepted.
         steps: Step at which training ends. Steps are counted over all environments.
         outdir: Run directory, or its URL on a storage that fsspec knows, such as "s3://bucket/run" (extra `hub`). It is
-            created if it does not exist. At a URL, the run works in a local folder. Changed files are uploaded after each
-            checkpoint, after each new best score and at the end, also after an error or SIGTERM. `resume=True` first
-            downloads the run. Two machines must not write to the same URL at the same time.
+            created if it does not exist. At a URL, the run works in a local folder. Changed files are uploaded after
+            each checkpoint, after each new best score and at the end, also after an error or SIGTERM. `resume=True`
+            first downloads the run. Two machines must not write to the same URL at the same time.
         actors: Number of actors.
         envs_per_actor: Number of environments in each actor.
         replay: "learner" keeps the replay buffer in the process of the learner, "actor" in a process of Ray of its own.
