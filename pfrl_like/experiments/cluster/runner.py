@@ -31,6 +31,7 @@ from pfrl_like.loggers import MetricsLogger
 from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.runs.loop import Callback
+from pfrl_like.runs.mirror import mirrored
 from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, check_seconds, names_unknown_keywords
 from pfrl_like.utils.integers import takes_integral_floats
 
@@ -114,7 +115,10 @@ def train_agent_distributed(
             nodes, or be in a folder of `sys.path` that exists on all nodes. An environment id such as "CartPole-v1" is
             also accepted.
         steps: Step at which training ends. Steps are counted over all environments.
-        outdir: Run directory. It is created if it does not exist.
+        outdir: Run directory, or its URL on a storage that fsspec knows, such as "s3://bucket/run" (extra `hub`). It is
+            created if it does not exist. At a URL, the run works in a local folder. Changed files are uploaded after
+            each checkpoint, after each new best score and at the end, also after an error or SIGTERM. `resume=True`
+            first downloads the run. Two machines must not write to the same URL at the same time.
         actors: Number of actors. A multiple of `learners`.
         envs_per_actor: Number of environments in each actor.
         learners: Number of processes that make every update together (data parallelism; see `data_parallel`). This
@@ -207,15 +211,15 @@ def train_agent_distributed(
         WorkerError: If an environment raised an error, if an actor cannot be started or replaced, or if the replay
             actor or a learner is lost. The message contains the traceback of the environment, or the resources that are
             missing.
-        MissingDependencyError: If Ray is not installed.
+        MissingDependencyError: If Ray is not installed, or a package that the URL `outdir` needs.
         ConnectionError: If no cluster answers at `address`.
         ValueError: If a number is out of range, if `order` or `replay` is unknown, or if `actors`, `replay` or the
             agent does not permit several learners.
         TypeError: If an argument has the wrong type, if `make_agent` returns an object that is no agent of this
             library, if `replay` is "actor" and the agent has no replay buffer, if the agent cannot learn in a group of
             learners, or if `make_env`, `make_agent`, the agent or its buffer cannot be sent to an actor.
-        CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
-            be loaded.
+        CheckpointError: If a file cannot be written or uploaded (see `on_checkpoint_failure`), if the URL `outdir`
+            cannot be read, or if checkpoints exist but none can be loaded.
     """
     logger = logger or _LOGGER
     arguments = check_arguments(locals())
@@ -231,7 +235,7 @@ def train_agent_distributed(
     if replay == "actor":
         check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
         arguments["packed_buffer"] = _packed(replay_buffer=_movable(agent.replay_buffer))
-    with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
+    with mirrored(arguments["outdir"]), ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with (
             _learners(ray, arguments) as group,
