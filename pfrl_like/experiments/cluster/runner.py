@@ -224,25 +224,33 @@ def train_agent_distributed(
     logger = logger or _LOGGER
     arguments = check_arguments(locals())
     size = _check(arguments)
-    agent = make_agent()
-    check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
-    if learners > 1:
-        check_agent(agent)
-        arguments["packed_agent"] = _packed(make_agent=make_agent)
-    arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger}
-    acting = _acting_copy(agent)
-    packed = _packed(acting=acting, make_env=arguments["make_env"])
-    if replay == "actor":
-        check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
-        arguments["packed_buffer"] = _packed(replay_buffer=_movable(agent.replay_buffer))
+    parts = _parts_of(arguments)
     with mirrored(arguments["outdir"]), ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with (
             _learners(ray, arguments) as group,
-            contextlib.closing(_source(ray, packed, size, group, arguments)) as source,
+            contextlib.closing(_source(ray, _packed(**parts), size, group, arguments)) as source,
         ):
-            evaluator = None if eval_interval is None else _evaluator(ray, acting, source, arguments)
-            return agent, _train(source, evaluator, arguments)
+            evaluator = None if eval_interval is None else _evaluator(ray, parts["acting"], source, arguments)
+            return arguments["agent"], _train(source, evaluator, arguments)
+
+
+def _parts_of(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Make the agent, and return the parts of an actor: the acting copy and the function that makes environments.
+
+    The agent, this function, and what is sent to other processes are added to the arguments.
+    """
+    agent = arguments["make_agent"]()
+    check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
+    parts = {"acting": _acting_copy(agent), "make_env": _make_env_of(arguments["make_env"])}
+    arguments |= {"agent": agent, "make_env": parts["make_env"]}
+    if arguments["learners"] > 1:
+        check_agent(agent)
+        arguments["packed_agent"] = _packed(make_agent=arguments["make_agent"])
+    if arguments["replay"] == "actor":
+        check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
+        arguments["packed_buffer"] = _packed(replay_buffer=_movable(agent.replay_buffer))
+    return parts
 
 
 def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
