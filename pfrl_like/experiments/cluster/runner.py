@@ -214,21 +214,13 @@ def train_agent_distributed(
     size = _check(arguments)
     agent = make_agent()
     check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
-    if learners > 1:
-        check_agent(agent)
-        arguments["packed_agent"] = _packed(make_agent=make_agent)
     arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger}
     acting = _acting_copy(agent)
     packed = _packed(acting=acting, make_env=arguments["make_env"])
-    if replay == "actor":
-        check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
-        arguments["packed_buffer"] = _packed(replay_buffer=agent.replay_buffer)
+    arguments |= _packed_for_options(agent, arguments)
     with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
-        with (
-            _learners(ray, arguments) as group,
-            contextlib.closing(_source(ray, packed, size, group, arguments)) as source,
-        ):
+        with _source(ray, packed, size, arguments) as source:
             evaluator = None if eval_interval is None else _evaluator(ray, acting, source, arguments)
             return agent, _train(source, evaluator, arguments)
 
@@ -247,10 +239,9 @@ def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, An
     )
 
 
-def _source(
-    ray: Any, packed: bytes, size: MessageSize, learners: Learners | None, arguments: Mapping[str, Any]
-) -> DistributedSource:
-    """Start the actors, and return the source of their steps."""
+@contextlib.contextmanager
+def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, Any]) -> Iterator[DistributedSource]:
+    """Start the other learners and the actors, and yield the source of the actors' steps. End them afterwards."""
     agent, actors, num_envs = (arguments[name] for name in ("agent", "actors", "envs_per_actor"))
     is_synchronous = not hasattr(agent, "update_from_replay") and not agent.corrects_lag
     limits = Limits(
@@ -258,13 +249,16 @@ def _source(
         early_deaths=arguments["max_early_deaths"],
         in_flight=1 if is_synchronous else arguments["requests_in_flight"],
     )  # fmt: skip
-    group = EnvActors(
-        ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
-        num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
-        buffer=agent.replay_buffer if "packed_buffer" in arguments else None, learners=arguments["learners"],
-    )  # fmt: skip
-    losses = Losses(arguments["outdir"], arguments["resume"])
-    return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], losses, learners)
+    with _learners(ray, arguments) as learners:
+        group = EnvActors(
+            ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
+            num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
+            buffer=agent.replay_buffer if "packed_buffer" in arguments else None, learners=arguments["learners"],
+        )  # fmt: skip
+        options = arguments["order"], size, arguments["updates_per_step"]
+        losses = Losses(arguments["outdir"], arguments["resume"])
+        with contextlib.closing(DistributedSource(agent, group, *options, losses, learners)) as source:
+            yield source
 
 
 @contextlib.contextmanager
@@ -342,6 +336,17 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
         check_numbers(0.0, cpus_per_actor=cpus)
     check_hooks(arguments["evaluation_hooks"], "support_train_agent_batch", "train_agent_distributed")
     return MessageSize(arguments["seconds_per_message"], *rows)
+
+
+def _packed_for_options(agent: Any, arguments: Mapping[str, Any]) -> dict[str, bytes]:
+    """Check that the agent permits the options `learners` and `replay`. Return what their processes get."""
+    if arguments["learners"] > 1:
+        check_agent(agent)
+        return {"packed_agent": _packed(make_agent=arguments["make_agent"])}
+    if arguments["replay"] == "actor":
+        check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
+        return {"packed_buffer": _packed(replay_buffer=agent.replay_buffer)}
+    return {}
 
 
 def _make_env_of(make_env: MakeEnv | str | EnvSpec) -> MakeEnv:
