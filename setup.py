@@ -31,6 +31,7 @@ EXTRAS = {
     "offline": ["h5py>=3.8", "scikit-learn>=1.6"],
     "export": ["onnx>=1.17", "onnxscript>=0.4", "onnxruntime>=1.20"],  # policies as ONNX; TorchScript needs nothing
     "distributed": ["ray>=2.50"],  # actors on a cluster or on one machine; with 15 packages, 250 to 330 MB
+    "hub": ["fsspec>=2024.2"],  # run directories at URLs; each kind of storage has a package, such as s3fs or gcsfs
     "search": ["optuna>=4"],  # pruning of unpromising runs at their evaluations
     "video": ["imageio>=2.31", "imageio-ffmpeg>=0.5"],  # mp4 of episodes; without it they become GIFs
     "test": ["pytest>=8", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "hypothesis>=6.100"],
@@ -56,7 +57,7 @@ setup(
     license="MIT",
     license_files=["LICENSE"],
     packages=find_packages(include=["pfrl_like*"]),
-    package_data={"pfrl_like": ["py.typed", "datasets/data/*", "zoo/presets/*.toml"]},
+    package_data={"pfrl_like": ["py.typed", "datasets/data/*", "cli/commands.toml", "zoo/presets/*.toml"]},
     python_requires=">=3.11",
     install_requires=[line for line in read("requirements.txt").splitlines() if line and not line.startswith("#")],
     extras_require=EXTRAS,

@@ -1,6 +1,7 @@
 """Kills actors, the learner and the head of a distributed run, and counts what is lost.
 
     python benchmarks/distributed_faults.py --seconds 180
+    python benchmarks/distributed_faults.py --seconds 180 --replay actor
 
 DQN on CartPole, two actors of four environments, under `pfrl-like keep-running`. An actor is killed every ten seconds,
 then the learner (the driver), then the head (`gcs_server` and `raylet`). Other runs of as many steps are not disturbed.
@@ -8,8 +9,9 @@ Each environment sleeps at every step, so that a run of some minutes has a usefu
 
 The driver writes a ledger: the steps that it asks for, those that arrive, and those of the checkpoint from which it
 resumes. The table shows whether the reported losses are the losses of the ledger, whether the replay buffer has each
-counted step once, how long each recovery took, and which processes are left 90 s after the end. Results of earlier
-calls are not measured again. The program fails if a check fails.
+counted step once, how long each recovery took, and which processes are left 90 s after the end. With a replay actor,
+each step that it has confirmed must be kept. Results of earlier calls are not measured again. The program fails if a
+check fails.
 """
 
 import argparse
@@ -48,13 +50,14 @@ class Slow(gymnasium.Wrapper):  # type: ignore[type-arg]
         return super().step(action)
 
 
-def train(folder: Path, steps: int) -> None:
+def train(folder: Path, steps: int, replay: Any) -> None:
     """The program that is disturbed: trains for some steps at least, and until the file FINISH exists."""
     import numpy as np
     import torch
     from torch import nn
 
-    from pfrl_like import agents, envs, explorers, q_functions, replay_buffers, utils
+    from pfrl_like import agents as pfrl_like_agents
+    from pfrl_like import envs, explorers, q_functions, replay_buffers, utils
     from pfrl_like.experiments import eval_performance
     from pfrl_like.experiments.cluster.runner import train_agent_distributed
 
@@ -69,25 +72,29 @@ def train(folder: Path, steps: int) -> None:
     def make_agent() -> Any:
         layers = nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2)
         q_function = nn.Sequential(*layers, q_functions.DiscreteActionValueHead())
-        return agents.DQN(
+        agent = pfrl_like_agents.DQN(
             q_function, torch.optim.Adam(q_function.parameters(), lr=1e-3), replay_buffers.ReplayBuffer(10**6), 0.99,
             explorers.LinearDecayEpsilonGreedy(1.0, 0.04, 8000, gymnasium.spaces.Discrete(2, seed=0).sample),
             replay_start_size=1000, minibatch_size=64, update_interval=2, target_update_interval=256,
             max_grad_norm=10.0,
         )  # fmt: skip
+        agents.append(agent)
+        return agent
 
     def stop(clock: Any) -> None:
         if clock.t >= steps and (folder / FINISH).exists():
             clock.stop()
+            buffer = agents[0].replay_buffer  # a replay actor ends with the run
+            items.extend(buffer.sample(len(buffer)))
 
+    agents: list[Any] = []
+    items: list[Any] = []
     agent, history = train_agent_distributed(
         make_agent, make_env, steps=10**9, outdir=folder / "run", actors=ACTORS, envs_per_actor=ENVS, seed=0,
         checkpoint_freq=2000, keep_checkpoints=3, eval_interval=5000, hooks=[stop], resume=True, progress=False,
-        start_timeout=300, max_early_deaths=20,
+        start_timeout=300, max_early_deaths=20, replay=replay,
     )  # fmt: skip
-    rows = [
-        (*step["state"], step["action"], step["reward"], *step["next_state"]) for (step,) in agent.replay_buffer.memory
-    ]
+    rows = [(*step["state"], step["action"], step["reward"], *step["next_state"]) for (step,) in items]
     stats = eval_performance("CartPole-v1", agent, n_steps=None, n_episodes=20)
     summary = {
         "t": agent.t, "stored": len(rows), "distinct": len(np.unique(np.array(rows, np.float32), axis=0)),
@@ -108,20 +115,16 @@ def keep_ledger(path: Path) -> None:
         os.write(file, (json.dumps([time.time(), *words]) + "\n").encode())
 
     ask, lose, store = EnvActors.ask, EnvActors._lose, DistributedSource._store
-    following, restore, close = EnvActors.next, DistributedSource.restore_state, EnvActors.close
-    rows: dict[int, int] = {}
+    restore, close = DistributedSource.restore_state, EnvActors.close
 
     def ask_noted(self: Any, i: int, weights: Any, version: int, t: int, ticks: int) -> None:
         note("ask", i, ticks * self.num_envs)
         ask(self, i, weights, version, t, ticks)
 
-    def next_noted(self: Any, **options: Any) -> Any:
-        rows.update({request.actor: request.rows for request in self.pending.values()})
-        return following(self, **options)
-
     def store_noted(self: Any, i: int, answer: Any) -> None:
         store(self, i, answer)
-        note("got", i, rows[i], self.agent.t)
+        unconfirmed = getattr(self.agent.replay_buffer, "_unconfirmed", None)
+        note("got", i, answer.n_steps, self.agent.t, None if unconfirmed is None else len(unconfirmed))
 
     def lose_noted(self: Any, request: Any, reason: str) -> None:
         note("lost", request.actor)
@@ -137,7 +140,7 @@ def keep_ledger(path: Path) -> None:
         close(self)
 
     changed: Any = EnvActors, DistributedSource
-    changed[0].ask, changed[0]._lose, changed[0].next, changed[0].close = ask_noted, lose_noted, next_noted, close_noted
+    changed[0].ask, changed[0]._lose, changed[0].close = ask_noted, lose_noted, close_noted
     changed[1]._store, changed[1].restore_state = store_noted, restore_noted
     note("life", os.getpid())
 
@@ -145,11 +148,11 @@ def keep_ledger(path: Path) -> None:
 class Run:
     """A run in a folder, under `keep-running`, as another process sees it."""
 
-    def __init__(self, folder: Path, steps: int) -> None:
+    def __init__(self, folder: Path, steps: int, replay: str) -> None:
         self.folder = folder
         root = Path(__file__).parents[1]
         environ = {**os.environ, "PYTHONPATH": str(root), "NAME_OF_THE_RUN": str(folder)}
-        command = [sys.executable, __file__, "--train", str(folder), "--steps", str(steps)]
+        command = [sys.executable, __file__, "--train", str(folder), "--steps", str(steps), "--replay", replay]
         self.log = (folder / "log.txt").open("w")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pfrl_like", "keep-running", "--", *command],
@@ -203,10 +206,10 @@ def title(pid: int) -> str:
     return ""
 
 
-def measure(steps: int, seconds: float, interval: float) -> dict[str, Any]:
+def measure(steps: int, seconds: float, interval: float, replay: str) -> dict[str, Any]:
     """Make a run. It is disturbed if `seconds`, for which actors are killed, is not 0."""
     folder = Path(tempfile.mkdtemp(prefix="distributed-faults-"))  # it stays, so that its files can be read
-    run, begun, kills, recovery = Run(folder, steps), time.time(), 0, {}
+    run, begun, kills, recovery = Run(folder, steps, replay), time.time(), 0, {}
     try:
         if seconds:
             run.wait_for("training", run.is_training)
@@ -247,7 +250,8 @@ def balance(ledger: list[list[Any]]) -> dict[str, Any]:
     """The losses of a ledger, and those that the run has reported."""
     starts = [i for i, line in enumerate(ledger) if line[1] == "life"]
     lives = [ledger[a:b] for a, b in zip(starts, [*starts[1:], len(ledger)], strict=True)]
-    resumed = [next((line[2] for line in life if line[1] == "resume"), 0) for life in lives[1:]]
+    resumed = [kept_of(life) for life in lives[1:]]
+    confirmed = [confirmed_in(life) for life in lives[:-1]]
     asked = sum(line[3] for line in ledger if line[1] == "ask")
     counted = sum(
         line[3] for life, until in zip(lives, [*resumed, 10**12], strict=True)
@@ -261,8 +265,26 @@ def balance(ledger: list[list[Any]]) -> dict[str, Any]:
     known = sorted(each for each in replaced if each is not None)
     return {
         "asked": asked, "lost": asked - counted - pending, "reported": reported["lost_steps"],
+        "confirmed_and_lost": sum(max(0, t - until) for t, until in zip(confirmed, resumed, strict=True)),
         "seconds_to_replace": [round(known[i], 1) for i in (0, len(known) // 2, -1)] if known else [],
     }  # fmt: skip
+
+
+def kept_of(life: list[list[Any]]) -> int:
+    """The number of steps of the earlier lives with which a driver began: of the checkpoint and of the journal."""
+    resume = next((i for i, line in enumerate(life) if line[1] == "resume"), None)
+    if resume is None:
+        return 0
+    return int(life[resume][2] - sum(line[3] for line in life[:resume] if line[1] == "got"))
+
+
+def confirmed_in(life: list[list[Any]]) -> int:
+    """The number of steps that the replay actor had confirmed at the end of a life; 0 without a replay actor."""
+    got = [line for line in life if line[1] == "got"]
+    if not got or got[-1][5] is None:
+        return 0
+    confirmed = got[: len(got) - got[-1][5]]
+    return int(confirmed[-1][4]) if confirmed else 0
 
 
 def failures(line: dict[str, Any]) -> list[str]:
@@ -270,6 +292,7 @@ def failures(line: dict[str, Any]) -> list[str]:
     checks = {
         "exit status 0": line["status"] == 0, "no process is left": line["processes_left"] == 0,
         "lost equals reported": line["lost"] == line["reported"],
+        "each confirmed step is kept": not line.get("confirmed_and_lost"),
         "each counted step is stored": line["stored"] == line["t"], "no step twice": line["distinct"] == line["stored"],
     }  # fmt: skip
     return [name for name, holds in checks.items() if not holds]
@@ -281,22 +304,24 @@ def main() -> int:
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between two kills")
     parser.add_argument("--steps", type=int, default=50_000, help="minimum number of steps of the disturbed run")
     parser.add_argument("--undisturbed", type=int, default=3, help="number of undisturbed runs, which show the spread")
+    parser.add_argument("--replay", choices=("learner", "actor"), default="learner", help="place of the replay buffer")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train is not None:
-        train(options.train, options.steps)
+        train(options.train, options.steps, options.replay)
         return 0
     results = json.loads(options.results.read_text()) if options.results.exists() else {}
-    undisturbed = [f"undisturbed {i}" for i in range(1, options.undisturbed + 1)]
-    for name, seconds in (("disturbed", options.seconds), *((each, 0.0) for each in undisturbed)):
+    suffix = "" if options.replay == "learner" else ", replay actor"
+    disturbed, undisturbed = f"disturbed{suffix}", [f"undisturbed {i + 1}{suffix}" for i in range(options.undisturbed)]
+    for name, seconds in ((disturbed, options.seconds), *((each, 0.0) for each in undisturbed)):
         if name not in results:
-            steps = results["disturbed"]["t"] if name in undisturbed else options.steps
+            steps = results[disturbed]["t"] if name in undisturbed else options.steps
             asked = {"killing_seconds": seconds, "interval": options.interval}
-            results[name] = {**asked, **measure(steps, seconds, options.interval)}
+            results[name] = {**asked, **measure(steps, seconds, options.interval, options.replay)}
             options.results.write_text(json.dumps(results, indent=1) + "\n")
-    for name in results["disturbed"]:
-        print(f"{name:<20}" + " | ".join(str(line[name]) for line in results.values()))
+    for name in dict.fromkeys(name for line in results.values() for name in line):
+        print(f"{name:<20}" + " | ".join(str(line.get(name, "")) for line in results.values()))
     failed = [f"{name}: {text}" for name, line in results.items() for text in failures(line)]
     print(*failed, sep="\n")
     return int(bool(failed))

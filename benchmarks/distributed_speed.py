@@ -24,9 +24,10 @@ from pfrl_like import experiments
 Line = dict[str, Any]
 #: Environments without learning: actors, and seconds for which a step computes and sleeps.
 SPEED = {"computes 5 ms": (2, 0.005, 0.0), "sleeps 5 ms": (2, 0.0, 0.005), "sleeps 50 ms": (20, 0.0, 0.05)}
-#: Soft Actor-Critic with one update a step: True for frames.
-OVERHEAD = {"17 numbers": False, "84x84 frames": True}
-ACTORS, ENVS_PER_ACTOR = 4, 8
+#: Soft Actor-Critic with one update a step: True for frames, and environments of an actor. A message has the first
+#: stack of each environment whole.
+OVERHEAD = {"17 numbers": (False, 8), "84x84 frames": (True, 4), "84x84 frames, 8 environments": (True, 8)}
+ACTORS = 4
 SPEED_TITLES = (
     "| a step | actors | serial, steps/s | distributed, steps/s | ratio | start, s | processes | memory, MB |"
 )
@@ -74,13 +75,13 @@ def speed(case: Line, args: Any) -> Line:
 
 def overhead(case: Line, args: Any) -> Line:
     """Learner time that is lost at 4 actors, and bytes of a message and of the buffer for each row."""
-    frames = OVERHEAD[case["what"]]
+    frames, n_envs = OVERHEAD[case["what"]]
     agent = parts.make_sac(frames)
     options = {"rows_per_message": (args.rows, args.rows), "seconds_per_message": 60.0}
-    windows = distributed(agent, ENVS_PER_ACTOR, args, ACTORS, {"frames": frames}, **options)
+    windows = distributed(agent, n_envs, args, ACTORS, {"frames": frames}, **options)
     buffer, chunk = agent.replay_buffer, agent.newest
     while len(buffer) < parts.CAPACITY:
-        agent.observe_chunk(chunk, range(ENVS_PER_ACTOR))
+        agent.observe_chunk(chunk, range(n_envs))
     return {
         "lost": windows.lost, "rates": windows.rates,
         "bytes_moved": round(len(pickle.dumps(chunk, 5)) / chunk.n_steps, 1),

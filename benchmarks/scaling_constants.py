@@ -175,6 +175,7 @@ def setup_of_run(constants: dict[str, dict[str, float]], what: str, actors: int)
     """The setup of a run on this machine."""
     case, compute, wait, rate = RUNS[what]
     here = {"cores": os.cpu_count() or 1, "actors_per_node": 0}
+    wait = seconds_of(lambda: time.sleep(wait), time.perf_counter) if wait else 0.0  # a sleep lasts longer than asked
     return scaling_model.setup_of(
         constants[case], compute=compute, wait=wait, updates_per_step=rate, actors=actors, **here
     )

@@ -71,7 +71,7 @@ class Setup:
     actors: int
     envs: int = 8
     rows: tuple[int, int] = (1, 32)
-    seconds: float = 0.05
+    seconds: float = 0.1
     in_flight: int = 1
     cores: int = 64
     actors_per_node: int = 64

@@ -181,6 +181,8 @@ class IMPALA(OnPolicyAgent):
         steps = self._with_advantages(episodes, self.vtrace_lambda)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         batch = all_steps(self.normalized_anew(episodes, steps), self.max_recurrent_sequence_len)
+        if self.learner_group is not None:
+            batch = self.learner_group.share(batch)
         loss, stats = impala_loss(self.model, batch, value_coeff=self.value_coeff, entropy_coeff=self.entropy_coeff)
         self.gradient_steps["optimizer"](loss)
         self.n_updates += 1

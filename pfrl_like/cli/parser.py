@@ -4,10 +4,11 @@ import argparse
 import math
 import os
 import sys
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from pfrl_like.cli.command_texts import TEXTS
 from pfrl_like.cli.completion import SHELLS, completion_script
 from pfrl_like.cli.toml_values import parse_setting
 from pfrl_like.errors import PfrlLikeError
@@ -15,6 +16,8 @@ from pfrl_like.errors import PfrlLikeError
 #: Names of the estimators of `evaluate_offline`, whose module imports torch.
 ESTIMATORS = ("fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr", "magic")
 
+#: Summary, description and examples of each command.
+_TEXTS = Path(__file__).with_name("commands.toml")
 #: Examples of the whole program: the first steps of a new user.
 _FIRST = (
     "list agents", "train --agent dqn --env CartPole-v1 --outdir results", "report results",
@@ -101,10 +104,10 @@ def make_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
     commands: dict[str, Any] = {}
-    for name, (summary, text, examples) in TEXTS.items():
+    for name, texts in tomllib.loads(_TEXTS.read_text(encoding="utf-8")).items():
         commands[name] = subparsers.add_parser(
-            name, help=summary, description=" ".join(text.split()), allow_abbrev=False,
-            epilog=_examples(prog, examples), formatter_class=_Formatter,
+            name, help=texts["summary"], description=" ".join(texts["description"].split()), allow_abbrev=False,
+            epilog=_examples(prog, texts["examples"]), formatter_class=_Formatter,
         )  # fmt: skip
     _add_training(commands["train"])
     _add_training(commands["fit"])

@@ -45,8 +45,9 @@ class Holder(Protocol):
 class Rows:
     """Arrays with the same length, and the list of their unused rows. The arrays grow in chunks.
 
-    Growing resizes the arrays in place (large arrays are remapped, not copied). Other objects may keep references to
-    the arrays, but not to views of them. Row 0 is never used: in links it means "none".
+    Growing resizes the arrays in place (large arrays are remapped, not copied). Arrays that do not own their memory,
+    because they were unpickled, are copied once. Other objects may keep references to the arrays, but not to views of
+    them. Row 0 is never used: in links it means "none".
 
     Attributes:
         free: Numbers of unused rows. Take a row with `free.pop()` after `reserve(1)`.
@@ -95,6 +96,8 @@ class Rows:
     def _resize(self, size: int) -> None:
         old, self.size = self.size, size
         for array in self._arrays:
+            if not array.flags.owndata:
+                _own(array)
             array.resize((size, *array.shape[1:]), refcheck=False)
             if array.dtype == object:
                 array[old:] = None
@@ -128,6 +131,18 @@ class Rows:
     def nbytes(self) -> int:
         """Number of bytes of the arrays, including unused rows."""
         return sum(array.nbytes for array in self._arrays)
+
+
+def _own(array: NDArray[Any]) -> None:
+    """Copy the values of an array into memory that the array owns. References to the array stay valid.
+
+    NumPy resizes only arrays that own their memory. An unpickled array uses the memory of the pickle.
+    """
+    values = array.copy()
+    state: Any = 1, (0, *array.shape[1:]), array.dtype, False, b""
+    array.__setstate__(state)  # an empty array owns its memory
+    array.resize(values.shape, refcheck=False)
+    array[...] = values
 
 
 def unique_in_order(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -110,7 +110,9 @@ def differing_names(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[st
 
 
 #: Fields that differ in the records of any two runs.
-_IGNORED_FIELDS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
+_IGNORED_FIELDS = (
+    "outdir", "url", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as"
+)  # fmt: skip
 _MAX_ARGUMENT_BYTES = 1 << 24  # maximum size of args.txt, in bytes
 _HASH_SEED, _FILES = "settings.PYTHONHASHSEED", "files."
 _KERNELS = "different kernels are used, which round differently"

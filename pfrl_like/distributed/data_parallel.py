@@ -26,10 +26,11 @@ def data_parallel(agent: Any, *, same_data: bool = False, group: Any = None) -> 
 
     All processes must make the same number of updates: they train for the same number of steps with the same
     hyperparameters. On-policy agents learn from the joined rollouts of all processes, which must have the same number
-    of steps if the minibatches are to be divided.
+    of steps if the minibatches are to be divided. The steps of IMPALA and APPO include the log-probabilities of the
+    policy that acted. The age of this policy may differ between the processes.
 
     Args:
-        agent: Agent with a replay buffer, `A2C`, `PPO` or `TRPO`.
+        agent: Agent with a replay buffer, `A2C`, `PPO`, `TRPO`, `IMPALA` or `APPO`.
         same_data: True if all processes have the same dataset or the same content of the replay buffer. They then draw
             one joined minibatch without replacement, and each takes its share. If the data have a random generator of
             their own, it must have the same seed in all processes. False if each process has data of its own, for
@@ -75,7 +76,7 @@ def check_agent(agent: Any) -> tuple[dict[str, nn.Module], list[Optimizer]]:
     """
     kind = type(agent).__name__
     if not getattr(agent, "_learns_in_group", False):
-        raise TypeError(f"agent is {kind}, expected an agent with a replay buffer, A2C, PPO or TRPO")
+        raise TypeError(f"agent is {kind}, expected an agent with a replay buffer, A2C, PPO, TRPO, IMPALA or APPO")
     if getattr(agent, "_compiled", None) is not None:
         raise ValueError("agent has compile=True, whose gradients are not averaged: construct it with compile=False")
     if getattr(agent, "batch_accumulator", "mean") != "mean":

@@ -115,6 +115,9 @@ class Checkpoints:
         critical: Function that returns a context manager. Signals do not interrupt the code inside this context.
         resumed_from: Checkpoint from which training resumed, with the attributes `t` and `references` (the buffer files
             of the checkpoint). None for a new run.
+
+    Attributes:
+        name: Name of the last checkpoint. Empty if there is none yet.
     """
 
     def __init__(
@@ -137,14 +140,14 @@ class Checkpoints:
         self._references: dict[str, Any] = dict(resumed_from.references) if resumed_from is not None else {}
         self._references_of: dict[str, Mapping[str, Any]] = {}
         self._saved_t = resumed_from.t if resumed_from is not None else None
-        self._name = ""  # name of the last checkpoint
+        self.name = ""
         self._next = 0  # no checkpoint is due before this step
 
     def __call__(self, clock: Clock) -> None:
         requested, clock.save_requested = clock.save_requested, False
         if self.interval is not None and clock.t >= self._next:
             self._save_due(clock, self.interval)
-        if requested and clock.t < clock.steps and self._name != f"{clock.t}_checkpoint":
+        if requested and clock.t < clock.steps and self.name != f"{clock.t}_checkpoint":
             self.save(clock, "_checkpoint")
 
     def _save_due(self, clock: Clock, interval: int) -> None:
@@ -242,7 +245,7 @@ class Checkpoints:
     @property
     def failure(self) -> str:
         """Reason why the last checkpoint could not be saved; empty if it was saved."""
-        return self.writes.unsaved_files.get(self._name, "")
+        return self.writes.unsaved_files.get(self.name, "")
 
     @property
     def newest(self) -> str:
@@ -251,8 +254,8 @@ class Checkpoints:
         return f"the newest complete save is {next(names, 'none')}"
 
     def _handling_failures(self, name: str) -> contextlib.AbstractContextManager[None]:
-        self.writes.unsaved_files.pop(self._name, None)  # forget the failure of the last save
-        self._name = name
+        self.writes.unsaved_files.pop(self.name, None)  # forget the failure of the last save
+        self.name = name
         return self.writes.handling(name)
 
     def _rename_existing(self, path: str) -> bool:

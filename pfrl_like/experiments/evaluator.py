@@ -23,6 +23,7 @@ from pfrl_like.loggers import TensorBoardLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, Terminated, run
+from pfrl_like.runs.mirror import mirrored
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, directory_lock, encode_lines, lines_of
 from pfrl_like.runs.secrets import masked
@@ -528,7 +529,7 @@ def evaluating(
     """
     env_context, choice = choose_eval_env(env, arguments["eval_env"], agent=arguments["agent"], vector=vector)
     options = evaluator_options(arguments, max_episode_len)
-    with directory_lock(check_directory(arguments["outdir"])), env_context as chosen_env:
+    with mirrored(arguments["outdir"]) as outdir, directory_lock(check_directory(outdir)), env_context as chosen_env:
         yield lambda t: Evaluator(arguments["agent"], chosen_env, step_offset=t, env_choice=choice, **options)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.runs import secrets
 from pfrl_like.runs.environment_record import git
+from pfrl_like.runs.run_directory import refuse_url
 from pfrl_like.utils.checks import check_counts
 
 #: `_MAX_COMMITS`: maximum number of commits in `git-log.txt`. `_MAX_CHARACTERS`: maximum number of characters in a file
@@ -106,7 +107,7 @@ def prepare_output_dir(
 
     Raises:
         TypeError: If `args` is not a dict, a Namespace or None.
-        ValueError: If the directory would lie outside `basedir`.
+        ValueError: If the directory would lie outside `basedir`, or if `basedir` is a URL.
     """
     if (rerun := rerun_request()) is not None:
         return rerun.outdir  # this process repeats a run: the directory must not change
@@ -114,6 +115,7 @@ def prepare_output_dir(
         raise TypeError(f"args is {args!r:.80} ({type(args).__name__}), expected a dict, an argparse.Namespace or None")
     if exp_id is not None and (os.path.isabs(exp_id) or os.pardir in os.path.normpath(exp_id).split(os.sep)):
         raise ValueError(f"exp_id is {exp_id!r}, expected a name below basedir: set the parent directory with basedir")
+    refuse_url("basedir", basedir or ".")
     argv = list(sys.argv if argv is None else argv)
     under_git = git("rev-parse", "--verify", "HEAD") is not None  # False if there is no commit
     if exp_id is None:
@@ -199,12 +201,13 @@ def new_run_directory(
         Path of the directory. If this process repeats a run (see `replay_crash`), the directory of that run.
 
     Raises:
-        ValueError: If `seed` is negative, or if a name contains no letter a-z and no digit.
+        ValueError: If `seed` is negative, if a name contains no letter a-z and no digit, or if `root` is a URL.
         TypeError: If `seed` is not an integer.
         OSError: If the directory cannot be created.
     """
     if (rerun := rerun_request()) is not None:
         return rerun.outdir  # this process repeats a run: the directory must not change
+    refuse_url("root", root)
     path = os.path.join(root, run_directory_name(env, agent, seed, now=now))
     os.makedirs(root, exist_ok=True)
     names = itertools.chain([path], (f"{path}-{number}" for number in itertools.count(2)))

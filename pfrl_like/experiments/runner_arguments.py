@@ -12,6 +12,8 @@ from pfrl_like.experiments.evaluation_hooks import EvaluationHook
 from pfrl_like.experiments.hooks import SaveEvery, StepHook, TimedHook
 from pfrl_like.experiments.run_state import buffers_of
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
+from pfrl_like.runs.mirror import Mirror
+from pfrl_like.runs.run_directory import is_url
 from pfrl_like.runs.run_files import record_of
 from pfrl_like.utils.checks import check_choice, check_counts, check_flags
 
@@ -24,7 +26,7 @@ def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, An
         methods: Names of the methods that the agent must have.
 
     Returns:
-        The arguments.
+        The arguments. If `outdir` is a URL, it is replaced by a `Mirror`.
 
     Raises:
         TypeError: If an argument has the wrong type. The message contains the name, the value and the expected type.
@@ -63,6 +65,11 @@ def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, An
                 f"resume is True and step_offset is {step_offset}, expected only one of them: resume=True continues at "
                 "the step of the newest checkpoint"
             )
+    outdir = arguments.get("outdir")
+    if "on_checkpoint_failure" in arguments and isinstance(outdir, str) and "://" in outdir and is_url(outdir):
+        resumes = bool(arguments["resume"] or arguments.get("step_offset"))
+        mirror = Mirror(outdir, resumes=resumes, stops=arguments["on_checkpoint_failure"] == "raise")
+        return {**arguments, "outdir": mirror}
     return dict(arguments)
 
 

@@ -57,7 +57,8 @@ def train_agent(
             "CartPole-v1". The runner makes an environment from its id, seeds it from the global NumPy stream, and
             closes it at the end.
         steps: Step at which training ends.
-        outdir: Run directory. It is created if it does not exist.
+        outdir: Run directory, or its URL on a storage that fsspec knows, such as "s3://bucket/run" (extra `hub`). It is
+            created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
             `resume` needs, except the contents of replay buffers. These are in the folder `checkpoint_buffers/`. If
             None, no checkpoints are saved.
@@ -160,7 +161,8 @@ def train_agent_with_evaluation(
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
         eval_interval: Number of training steps between evaluations.
-        outdir: Run directory. It is created if it does not exist.
+        outdir: Run directory, or its URL on a storage that fsspec knows, such as "s3://bucket/run" (extra `hub`). It is
+            created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
             `resume` needs, except the contents of replay buffers. These are in the folder `checkpoint_buffers/`. If
             None, no checkpoints are saved.

@@ -171,7 +171,8 @@ def train_agent_offline(
         dataset: An `MDPDataset` or a replay buffer. `MDPDataset.from_episodes` converts a list of episodes into a
             dataset.
         steps: Number of updates at which training ends.
-        outdir: Run directory. It is created if it does not exist.
+        outdir: Run directory, or its URL on a storage that fsspec knows, such as "s3://bucket/run" (extra `hub`). It is
+            created if it does not exist.
         checkpoint_freq: Number of updates between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
             `resume` needs, except the contents of replay buffers. These are in the folder `checkpoint_buffers/`. If
             None, no checkpoints are saved.

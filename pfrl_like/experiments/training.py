@@ -33,6 +33,7 @@ from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.loop import Callback, Clock, Source, run
+from pfrl_like.runs.mirror import mirrored, uploads
 from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file, move_earlier_files, progress_of, run_info
 from pfrl_like.runs.run_files import METRICS, FailedWrites, directory_lock
 from pfrl_like.utils.env_values import mask_keyword, takes_mask
@@ -187,7 +188,7 @@ def train(
         env: Environment that the user passed. The step hooks get this environment, and its random streams are saved.
         source: Source of training steps.
         steps: Step at which training ends. If None, `run_loop` ends training.
-        outdir: Run directory. It is created if it does not exist.
+        outdir: Run directory, or a `Mirror` of a run directory at a URL. It is created if it does not exist.
         make_logs: Function that takes the loggers of metrics and the run directory, and returns the callbacks that log.
         logger: Logger of this run.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
@@ -234,9 +235,8 @@ def train(
         )
     if is_skipped(agent, outdir):
         return []
-    outdir = check_directory(outdir)
-    clock = Clock(steps, step_offset)
-    with directory_lock(outdir), Interruption(clock) as interruption:
+    mirror, outdir, clock = outdir, check_directory(outdir), Clock(steps, step_offset)
+    with mirrored(mirror), directory_lock(outdir), Interruption(clock) as interruption:
         resume = resume or checkpoint() is not None
         configuration = Configuration(agent, env, source)
         resumed_from = resume if isinstance(resume, Checkpoint) else None
@@ -292,8 +292,9 @@ def train(
             at_end=isinstance(source, VectorSource),  # as in PFRL, a serial run saves only `<t>_finish` at its end
             keep=keep_checkpoints, resumed_from=resumed_from,
         )  # fmt: skip
-        callbacks.append(checkpoints)  # the last callback: a checkpoint contains the effects of the others
-        info = {"steps": steps, "step_offset": step_offset, "items_on_disk": items}
+        # A checkpoint contains the effects of all other callbacks.
+        callbacks += [checkpoints, *uploads(mirror, writes, checkpoints, evaluator)]
+        info = {"steps": steps, "step_offset": step_offset, "items_on_disk": items, "url": getattr(mirror, "url", None)}
         record = RunRecord(outdir, run_info(agent, env, source, evaluator) | info, writes)
         with (
             writing_report(outdir, writes),

@@ -20,9 +20,10 @@ from pfrl_like.replay_buffers.chunks import PRIORITY
 from pfrl_like.utils.contexts import evaluation_mode
 
 
-def count_step(agent: Any) -> None:
-    """Count a training step whose transition other code has stored, for example the learner's poller."""
-    count_steps(agent, 1)
+def count_step(agent: Any, n_steps: int = 1) -> None:
+    """Count training steps whose transitions other code has stored, for example the learner's poller."""
+    agent.t += n_steps
+    agent._cumulative_steps += n_steps
 
 
 def observe_replay_chunk(agent: Any, chunk: Chunk, env_ids: Sequence[Any] | None = None) -> None:
@@ -34,7 +35,7 @@ def observe_replay_chunk(agent: Any, chunk: Chunk, env_ids: Sequence[Any] | None
         env_ids: Ids of the k environments, hashable objects. If None, the ids are 0 to k - 1.
     """
     append_to_buffer(agent.replay_buffer, chunk, env_ids)
-    count_steps(agent, chunk.n_steps)
+    count_step(agent, chunk.n_steps)
 
 
 def append_to_buffer(buffer: Any, chunk: Chunk, env_ids: Sequence[Any] | None = None) -> None:
@@ -69,12 +70,6 @@ def with_priorities(agent: Any, chunk: Chunk) -> Chunk:
     target = chunk.reward + agent.gamma * ~chunk.terminated * best[chunk.next_index]
     errors = np.abs(target - q[: chunk.reward.size].reshape(chunk.reward.shape))
     return dataclasses.replace(chunk, extra={**chunk.extra, PRIORITY: errors})
-
-
-def count_steps(agent: Any, n_steps: int) -> None:
-    """Count training steps whose transitions other code has stored."""
-    agent.t += n_steps
-    agent._cumulative_steps += n_steps
 
 
 # On-policy agents
@@ -121,7 +116,7 @@ def send_step(agent: Any, next_obs: Any, reward: Any, terminated: Any, ended: An
         env_ids = np.flatnonzero(active)
         columns = {name: _rows_of(values, env_ids) for name, values in columns.items()}
     agent.step_collector.append_batch(**columns, env_ids=env_ids.tolist())
-    count_steps(agent, len(env_ids))
+    count_step(agent, len(env_ids))
 
 
 def _rows_of(values: Any, rows: Rows) -> Any:
@@ -187,7 +182,7 @@ def observe_rollout_chunk(agent: Any, chunk: Chunk, env_ids: Sequence[int] | Non
         entropy, value = (_tensors(agent, chunk.rows(chunk.extra.get(name))) for name in ("entropy", "value"))
         recorded = types.SimpleNamespace(entropy=lambda: entropy)
         agent._record_acting(recorded, None if value is None else value.unsqueeze(-1), slice(None))
-    count_steps(agent, len(envs))
+    count_step(agent, len(envs))
 
 
 def _columns(agent: Any, chunk: Chunk, obs: Any, terminated: Any) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Replay buffers that store their content in a directory. A later process can restore the content."""
 
+import functools
+import inspect
 import logging
 import os
 import time
@@ -31,6 +33,8 @@ from pfrl_like.utils.random import RandomSource
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = "pfrl_like persistent replay buffer"
 _ATTEMPTS = 3
+#: Arguments that are not needed to open the directory of an open buffer again, and `rng`.
+_NOT_REOPENED = {"ancestor", "logger", "distributed", "group", "rng"}
 
 
 class PersistentBuffer(RewindingBuffer):
@@ -246,6 +250,13 @@ class PersistentBuffer(RewindingBuffer):
                 self._columns = Columns()  # type: ignore[assignment]  # no more records are needed
                 self._first = self._next
                 self._directory.close()
+
+    def hand_over(self) -> functools.partial[Self]:
+        """Close the buffer. Return a function that opens it again with the same arguments, also in another process."""
+        names = inspect.signature(type(self)).parameters.keys() - _NOT_REOPENED
+        opens = functools.partial(type(self), **{name: getattr(self, name) for name in names}, rng=self._rng)
+        self.close()
+        return opens
 
     def __enter__(self) -> Self:
         return self

@@ -29,6 +29,9 @@ MISFIT = "does not contain a buffer that matches this buffer"
 _NAME = re.compile(r"(segment|table)-[0-9a-f]{16}\.bin")
 _OWN = re.compile(rf"{_NAME.pattern}|\.tmp-(segment|table)-.*")
 
+#: Name of a journal: steps that were stored after a save, see `experiments.cluster.replay_journal`.
+JOURNAL = re.compile(r"journal-([0-9]{12,})\.bin")
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -425,7 +428,8 @@ def _stored_segments(entries: Iterable[Any], first: int, n: int) -> Iterator[tup
 def prune(folder: str | os.PathLike[str], kept_references: Iterable[Mapping[str, Any]]) -> None:
     """Remove the files of all saves in a folder, except the files that the given references name.
 
-    Files that `save_increment` did not write are not removed. Do not call this function while a save is being written.
+    A reference with the key "journal" also keeps the journal of this number and all later ones. Files that neither
+    `save_increment` nor a journal wrote are not removed. Do not call this function while a save is being written.
 
     Args:
         folder: Folder of the files. If it does not exist, nothing happens.
@@ -434,11 +438,13 @@ def prune(folder: str | os.PathLike[str], kept_references: Iterable[Mapping[str,
     Raises:
         CheckpointError: If a reference is invalid, or the folder cannot be read. Nothing is removed.
     """
-    folder = os.fspath(folder)
+    folder, references = os.fspath(folder), [*kept_references]
     with read_errors(folder, MISFIT):
-        entries = [entry for kept in kept_references for entry in (kept["table"], *kept["segments"])]
+        entries = [entry for kept in references for entry in (kept["table"], *kept["segments"])]
         names = {SavedFile.from_entry(entry).name for entry in entries}
+        first = min((int(kept["journal"]) for kept in references if "journal" in kept), default=0)
     for name in names_in(folder) if os.path.isdir(folder) else ():
-        if _OWN.fullmatch(name) and name not in names:
+        journal = JOURNAL.fullmatch(name)
+        if (journal and int(journal[1]) < first) or (_OWN.fullmatch(name) and name not in names):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))

@@ -101,7 +101,7 @@ def move_earlier_files(
     """
     present = set(names_in(outdir)) if os.path.isdir(outdir) else set()
     files = present & {*(TRAINING if training else ()), *(EVALUATION if evaluation else ())}
-    agents = {name: int(match[1] or match[2]) for name in present if training and (match := _STEP_FILE.fullmatch(name))}
+    agents = {name: step for name in present if training and (step := step_of(name)) is not None}
     rests: dict[str, _SplitTable] = {}
     if step_offset == 0:
         moved = {*files, *agents, *(name for name in present if training and _OTHER_FILES.fullmatch(name))}
@@ -145,6 +145,18 @@ def move_earlier_files(
     logger.log(logging.INFO if follows else logging.WARNING, text, folder)
 
 
+def step_of(name: str) -> int | None:
+    """Return the step in the name of a saved agent, a rejected minibatch or a crash. None for other names."""
+    match = _STEP_FILE.fullmatch(name)
+    return None if match is None else int(match[1] or match[2])
+
+
+def is_run_file(name: str) -> bool:
+    """True if a file or folder with this name in a run directory belongs to a run that has ended."""
+    is_fixed = name in TRAINING or name in EVALUATION or _OTHER_FILES.fullmatch(name) is not None
+    return is_fixed or step_of(name) is not None or _is_earlier_tensorboard_file(name)
+
+
 def _is_earlier_tensorboard_file(name: str) -> bool:
     """True for a TensorBoard file of an earlier run.
 
@@ -184,10 +196,15 @@ def _best_is_later(outdir: str, step_offset: int) -> bool:
     return bool(rows) and -max(rows)[1] > step_offset  # if scores are equal, the earliest is the best
 
 
+def start_of(outdir: str) -> str:
+    """Return the time at which the run in a directory started, from `run.json`; the current time if it is unknown."""
+    started = str(run_files.record_of(outdir).get("start", ""))[:19]
+    return re.sub(r"[^0-9T]", "", started) or time.strftime("%Y%m%dT%H%M%S")
+
+
 def _folder(outdir: str, kind: str, names: set[str]) -> str:
     """Create a folder named after the start of the earlier run. No file in the folder has one of `names`."""
-    started = str(run_files.record_of(outdir).get("start", ""))[:19]
-    start = re.sub(r"[^0-9T]", "", started) or time.strftime("%Y%m%dT%H%M%S")
+    start = start_of(outdir)
     folder, number = os.path.join(outdir, f"{kind}-{start}"), 1
     while any(os.path.lexists(os.path.join(folder, name)) for name in names):
         number += 1
@@ -287,18 +304,41 @@ def check_directory(outdir: Any) -> str:
 
     Raises:
         TypeError: If `outdir` is not a path.
-        ValueError: If `outdir` is empty.
+        ValueError: If `outdir` is empty, or is a URL.
         NotADirectoryError: If `outdir` is the path of an existing file.
     """
     if not isinstance(outdir, str | bytes | os.PathLike):
         raise TypeError(f"outdir is {outdir!r:.80} ({type(outdir).__name__}), expected the path of a directory")
     if not os.fspath(outdir):
         raise ValueError(f"outdir is {outdir!r}, expected the path of a directory")
+    refuse_url("outdir", outdir)
     if os.path.lexists(outdir) and not os.path.isdir(outdir):
         raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is not a directory")
     path = os.path.abspath(os.fsdecode(outdir))  # valid even if the current directory changes
     request = rerun_request()
     return path if request is None else request.rerun_outdir
+
+
+def is_url(path: Any) -> bool:
+    """True for the URL of a storage, such as "s3://bucket/run". `pathlib.Path` makes "s3:/bucket/run" of it."""
+    return isinstance(path, str | os.PathLike) and re.match(r"[A-Za-z][\w+.:-]+:/", os.fsdecode(path)) is not None
+
+
+def refuse_url(name: str, path: Any) -> None:
+    """Raise an error if a path is a URL, which the system would take for a folder with a name like "s3:".
+
+    Args:
+        name: Name of the argument in the error message.
+        path: The path.
+
+    Raises:
+        ValueError: If it is a URL.
+    """
+    if is_url(path):
+        raise ValueError(
+            f"{name} is {masked_text(str(path))!r}, a URL, expected the path of a directory; train_agent, "
+            "train_agent_batch, train_agent_offline and train_agent_distributed accept URLs, as strings"
+        )
 
 
 class _LogFile(logging.Handler):

@@ -97,3 +97,9 @@ def numbers_of(agent: Any) -> np.ndarray:
     tensors = [*agent.model.parameters()]
     tensors += [each["exp_avg_sq"] for each in agent.optimizer.state.values()]
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).numpy()
+
+
+def rows_in(buffer: Any) -> np.ndarray:
+    """All steps of a buffer of one-step items, [N, ...]: observation, action, reward and next observation."""
+    steps = [step for (step,) in buffer.sample(len(buffer))]
+    return np.array([(*step["state"], step["action"], step["reward"], *step["next_state"]) for step in steps])

@@ -49,6 +49,7 @@ class Request(NamedTuple):
         deadline: Time at which these seconds are over, on the clock of `time.monotonic`.
         ping: Reference to the answer of `ping`, if the actor is starting, else None.
         chunk: Reference to the chunk of the answer, if this process does not read the chunk, else None.
+        number: Number of the request in this run.
     """
 
     actor: int
@@ -57,6 +58,7 @@ class Request(NamedTuple):
     deadline: float
     ping: Any = None
     chunk: Any = None
+    number: int = 0
 
 
 class EnvActors:
@@ -117,6 +119,7 @@ class EnvActors:
         self.pending: dict[Any, Request] = {}
         self.lives, self.cut = [0] * n_actors, set[int]()
         self.counts = {"lost_processes": 0, "lost_nodes": 0, "lost_steps": 0}
+        self._requests = 0  # number of requests so far
         self.descriptions: dict[int, Description] = {}
         self.handles = [self._make(i) for i in range(n_actors)]
         try:
@@ -144,7 +147,8 @@ class EnvActors:
             ref, chunk = method.remote(*arguments, self.buffer is not None and self.buffer.uses_first_errors)
         else:
             ref = handle.collect.remote(*arguments)
-        self._add(ref, i, ticks * self.num_envs, self.limits.answer, chunk=chunk)
+        self._requests += 1
+        self._add(ref, i, ticks * self.num_envs, self.limits.answer, chunk=chunk, number=self._requests)
 
     def is_apart(self, i: int) -> bool:
         """Return True if this process gets only references to the chunks of actor `i`."""
@@ -162,15 +166,14 @@ class EnvActors:
         Raises:
             WorkerError: If an environment raised an error, or if an actor cannot be replaced.
         """
-        refs = list(self.pending)[: 1 if in_turn else None]
-        ready, _ = self.ray.wait(refs, num_returns=1, timeout=_POLL) if refs else ((), ())
+        ref = self._first_ready(list(self.pending)[: 1 if in_turn else None])
         if time.monotonic() - self._checked_at > _POLL:
             self._check_deadlines()
-        if not ready or ready[0] not in self.pending:
+        if ref not in self.pending:
             return None
-        request = self.pending.pop(ready[0])
+        request = self.pending.pop(ref)
         try:
-            answer = self.ray.get(ready[0])
+            answer = self.ray.get(ref)
         except self.ray.exceptions.RayTaskError as error:
             raise error_of(request.actor, "", error) from None
         except self.ray.exceptions.RayError as error:
@@ -182,9 +185,27 @@ class EnvActors:
             self.idle += [request.actor] * self.limits.in_flight
             return None
         self._early_deaths[request.actor] = 0
+        return self._received(request, answer)
+
+    def _received(self, request: Request, answer: Answer) -> tuple[int, Answer]:
+        i = request.actor
         if request.chunk is not None and answer.n_steps:
-            answer = answer._replace(chunk=RemoteChunk(self.ray, request.chunk, answer.n_steps))
-        return request.actor, answer
+            label = {
+                "request": request.number, "actor": i, "life": self.lives[i], "steps": answer.n_steps,
+                "episodes": [[float(total_reward), int(length)] for total_reward, length in answer.episodes],
+            }  # fmt: skip
+            answer = answer._replace(chunk=RemoteChunk(self.ray, request.chunk, label))
+        return i, answer
+
+    def _first_ready(self, refs: Sequence[Any]) -> Any:
+        """Return the oldest request that has been answered. If there is none, wait for one; None after half a second.
+
+        A busy learner finds several answers. If it took any of them, it would never read some of the actors.
+        """
+        ready = set(self.ray.wait(refs, num_returns=len(refs), timeout=0.0)[0]) if refs else ()
+        if refs and not ready:
+            ready = self.ray.wait(refs, num_returns=1, timeout=_POLL)[0]
+        return next((ref for ref in refs if ref in ready), None)
 
     def _make(self, i: int) -> Any:
         return self._class.remote(self.make_origin(i, self.lives[i]), *self.arguments)
@@ -193,8 +214,10 @@ class EnvActors:
         ping = self.handles[i].ping.remote()  # before the other call, because an actor works on one call after another
         self._add(self.handles[i].start.remote(self._records, sys.path), i, 0, limit, ping)
 
-    def _add(self, ref: Any, i: int, rows: int, limit: float, ping: Any = None, chunk: Any = None) -> None:
-        self.pending[ref] = Request(i, rows, limit, time.monotonic() + limit, ping, chunk)
+    def _add(
+        self, ref: Any, i: int, rows: int, limit: float, ping: Any = None, chunk: Any = None, number: int = 0
+    ) -> None:
+        self.pending[ref] = Request(i, rows, limit, time.monotonic() + limit, ping, chunk, number)
 
     def _check_deadlines(self) -> None:
         """Replace the actors that have not answered in time.
@@ -303,12 +326,12 @@ class EnvActors:
                 plain.append(saved)
             except Exception as error:  # the next `next` raises it, or replaces the actor
                 plain.append(unknown_state(f"the state of actor {i} cannot be saved: {_first_line(error)}"))
-        pending = [
-            [request.actor, request.rows, answers[ref]] for ref, request in self.pending.items() if ref in answers
-        ]
+        waiting = ((answers[ref], each) for ref, each in self.pending.items() if ref in answers)
+        pending = [[each.actor, each.rows, answer, each.number] for answer, each in waiting]
         return {
             "states": plain, "pending": pending, "idle": [*self.idle], "lives": [*self.lives], "cut": sorted(self.cut),
-            "counts": dict(self.counts), "rows": sum(self.pending[ref].rows for ref in answers),
+            "counts": dict(self.counts), "requests": self._requests,
+            "rows": sum(self.pending[ref].rows for ref in answers),
         }  # fmt: skip
 
     def _whole(self, ref: Any, answer: Answer) -> Answer:
@@ -324,6 +347,7 @@ class EnvActors:
         """
         n_actors = len(self.handles)
         self.counts |= state["counts"]
+        self._requests = int(state["requests"])
         if len(state["states"]) != n_actors:
             self.lives, self.idle = [max(state["lives"])] * n_actors, []
             self._renew(range(n_actors))
@@ -341,10 +365,10 @@ class EnvActors:
                 raise
             except self.ray.exceptions.RayError as error:  # `next` replaces the actor
                 reasons.append(f"actor {i} was lost: {_first_line(error)}")
-        for i, rows, plain in state["pending"]:
+        for i, rows, plain, number in state["pending"]:
             answer = Answer.from_plain(plain)
             chunk = self.ray.put(answer.chunk) if self.is_apart(i) else None
-            self._add(self.ray.put(answer), i, rows, self.limits.answer, chunk=chunk)
+            self._add(self.ray.put(answer), i, rows, self.limits.answer, chunk=chunk, number=number)
         self.idle = [i for i in state["idle"] if i in known]
         self._renew(sorted({*range(n_actors)} - {*known}))
         for i in known:
@@ -353,10 +377,27 @@ class EnvActors:
         return reasons
 
     def _renew(self, indices: Iterable[int]) -> None:
-        """Replace actors that cannot continue a checkpoint, because they would repeat the first steps of the run."""
+        """Give new random streams to actors that cannot continue a checkpoint. They would repeat earlier steps."""
         for i in indices:
-            self.ray.kill(self.handles[i])
-            self._start_successor(i, self.limits.start)
+            self.lives[i] += 1
+            self.cut.add(i)
+            self.handles[i].replace.remote(self.make_origin(i, self.lives[i]))
+            self._start(i, self.limits.start)
+
+    def answers_beside(self, labels: Sequence[Mapping[str, Any]]) -> list[tuple[int, Answer]]:
+        """Return the restored answers whose chunks have none of these labels, each with the number of its actor."""
+        known = {label["request"] for label in labels}
+        waiting = [(ref, each) for ref, each in self.pending.items() if each.ping is None and each.number not in known]
+        return [self._received(request, self.ray.get(ref)) for ref, request in waiting]
+
+    def restart(self, labels: Sequence[Mapping[str, Any]]) -> None:
+        """Give new episodes and random streams to all actors, because chunks with these labels were stored."""
+        self.pending, self.idle = {}, []
+        self._requests = max(self._requests, *(label["request"] for label in labels))
+        for label in labels:
+            if label["actor"] < len(self.lives):
+                self.lives[label["actor"]] = max(self.lives[label["actor"]], label["life"])
+        self._renew(range(len(self.handles)))
 
     def close(self) -> None:
         """Close the environments and end all processes."""

@@ -190,6 +190,11 @@ class EnvActor:
             self.source.record()
         return describe(self.env)
 
+    def replace(self, origin: Origin) -> None:
+        """Close the environments, and take the place of another process. Call `start` next."""
+        self.origin, self._version, self._finished_at = origin, 0, None
+        self.close()
+
     def prepare(self) -> None:
         """Set the random streams, and make the environments and the acting copy."""
         seeds = self._seed_global_streams()

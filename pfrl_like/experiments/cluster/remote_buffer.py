@@ -5,7 +5,7 @@ minibatches ahead, so that the replay actor samples during an update.
 """
 
 import contextlib
-import copy
+import functools
 import os
 import sys
 from collections import deque
@@ -20,10 +20,13 @@ import torch
 from pfrl_like.batch import Batch
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.cluster.env_actor import add_paths
+from pfrl_like.experiments.cluster.replay_journal import ReplayJournal, drop_journals, read_chunks
 from pfrl_like.learning.chunks import append_to_buffer
+from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.random_streams.streams import Streams
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer
+from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.utils.random_seed import set_random_seed
 
 #: Maximum number of messages of steps that the replay actor has not yet confirmed.
@@ -35,13 +38,16 @@ Size = tuple[int, int]
 class ReplayActor:
     """A replay buffer in a process of Ray.
 
+    After the first save of the buffer, each chunk is written to a journal before it is confirmed.
+
     Args:
-        packed: Result of `cloudpickle.dumps` for a tuple that contains the buffer.
+        packed: Result of `cloudpickle.dumps` for a tuple that contains the buffer, or a function that opens it.
         seed: Seed of the global random streams. A buffer without a generator of its own draws from them.
     """
 
     def __init__(self, packed: bytes, seed: int) -> None:
         self._packed, self._seed = packed, seed
+        self._journal: ReplayJournal | None = None
 
     def start(self, paths: Sequence[str]) -> tuple[Size, int]:
         """Load the buffer, and return its size and the number of the process.
@@ -51,17 +57,55 @@ class ReplayActor:
         """
         torch.set_num_threads(1)
         add_paths(paths)
-        # The arrays of a pickled object do not own their memory, so that they cannot grow. Those of a copy can.
-        (self.buffer,) = copy.deepcopy(cloudpickle.loads(self._packed))
+        (buffer,) = cloudpickle.loads(self._packed)
+        self.buffer = buffer() if isinstance(buffer, functools.partial) else buffer
         set_random_seed(self._seed)
         return self._size(), os.getpid()
 
-    def append_chunk(self, chunk: Any, env_ids: Sequence[Any], is_cut: bool) -> Size:
-        """Store the steps of a chunk. If `is_cut` is True, first end the running episodes of its environments."""
+    def append_chunk(self, chunk: Any, env_ids: Sequence[Any], is_cut: bool, label: Mapping[str, Any]) -> Size:
+        """Store the steps of a chunk, and write it to the journal.
+
+        Args:
+            chunk: The chunk.
+            env_ids: Ids of its environments.
+            is_cut: True to end the running episodes of these environments first.
+            label: JSON values that the journal contains beside the chunk.
+        """
         for env_id in env_ids if is_cut else ():
             self.buffer.stop_current_episode(env_id)
         append_to_buffer(self.buffer, chunk, env_ids)
+        if self._journal is not None:
+            self._journal.append({**label, "env_ids": [*env_ids], "is_cut": is_cut}, chunk)
         return self._size()
+
+    def begin_journal(self, folder: str) -> int:
+        """Begin a new journal, because the buffer was saved. Return its number.
+
+        Args:
+            folder: Folder of the save.
+        """
+        self._journal = ReplayJournal(folder)
+        return self._journal.number
+
+    def restore_journal(self, folder: str, number: int, keeps: bool) -> tuple[list[dict[str, Any]], Size]:
+        """Store the chunks of a journal and of all later ones again, and begin a new journal.
+
+        Args:
+            folder: Folder of the journals.
+            number: Number of the first journal.
+            keeps: False to remove the journals instead.
+
+        Returns:
+            The labels of the chunks, and the size of the buffer.
+        """
+        self._journal, labels = None, []
+        for label, chunk in read_chunks(folder, number) if keeps else ():
+            self.append_chunk(chunk, label["env_ids"], label["is_cut"], label)
+            labels.append(label)
+        if not keeps:
+            drop_journals(folder, number)
+        self._journal = ReplayJournal(folder, number)
+        return labels, self._size()
 
     def call(self, name: str, args: Any, options: Mapping[str, Any], errors: Any) -> tuple[Any, Size]:
         """Update priorities, and call a method of the buffer. Return its result and the size of the buffer.
@@ -97,14 +141,20 @@ class RemoteChunk:
     Attributes:
         ray: The module `ray`.
         ref: The reference.
-        n_steps: Number of steps of the chunk.
+        label: JSON values for the journal of the replay actor: numbers of the "request", the "actor" and its earlier
+            processes ("life"), number of "steps", and return and length of the "episodes" that ended.
         is_cut: True if the running episodes of all environments were ended before the chunk.
     """
 
     ray: Any
     ref: Any
-    n_steps: int
+    label: Mapping[str, Any]
     is_cut: bool = False
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps of the chunk."""
+        return int(self.label["steps"])
 
     def steps(self) -> Iterator[dict[str, Any]]:
         """Fetch the chunk, and yield the result of `Chunk.steps`."""
@@ -149,6 +199,10 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         self._unconfirmed: deque[Any] = deque()
         self._ahead: deque[Any] = deque()
         self._request: Any = None  # of the minibatches in `_ahead`
+        self._is_on_disk = isinstance(buffer, PersistentBuffer)
+        # A rerun of a part of a run does not change the files of the run.
+        self._has_journal = not self._is_on_disk and rerun_request() is None
+        self._loaded: tuple[str, int] | None = None  # folder and journal of the save that was loaded
         node = ray.get_runtime_context().get_node_id()
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
@@ -183,7 +237,7 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
             WorkerError: If the replay actor is lost.
             NonFiniteError, ValueError: If an earlier chunk could not be stored.
         """
-        self._unconfirmed.append(self._actor.append_chunk.remote(chunk.ref, env_ids, chunk.is_cut))
+        self._unconfirmed.append(self._actor.append_chunk.remote(chunk.ref, env_ids, chunk.is_cut, chunk.label))
         self._confirmed(_MAX_UNCONFIRMED)
 
     def append(self, *args: Any, **options: Any) -> None:
@@ -239,20 +293,48 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
     def save_increment(self, folder: Any, last: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Save the content, with all sent chunks, into a folder; see `AbstractReplayBuffer.save_increment`.
 
-        The reference also contains the states of the random streams of the replay actor.
+        The reference also contains the states of the random streams of the replay actor, and the number of the journal
+        of later steps.
         """
-        reference = self._call("save_increment", os.path.abspath(folder), last)
-        return {**reference, "streams": self._get(self._actor.streams.remote(None))}
+        folder = os.path.abspath(folder)
+        reference = dict(self._call("save_increment", folder, last))
+        reference["streams"] = self._get(self._actor.streams.remote(None))
+        if self._has_journal:
+            reference["journal"] = self._get(self._actor.begin_journal.remote(folder))
+        return reference
 
     def load_increment(self, folder: Any, reference: Mapping[str, Any]) -> None:
-        """Replace the content with the content of a save; see `AbstractReplayBuffer.load_increment`."""
-        self._call("load_increment", os.path.abspath(folder), reference)
+        """Replace the content with the content of a save; see `AbstractReplayBuffer.load_increment`.
+
+        The steps after the save are stored by `restore_journal`.
+        """
+        folder = os.path.abspath(folder)
+        self._call("load_increment", folder, reference)
         self._get(self._actor.streams.remote(reference.get("streams")))
+        has_journal = self._has_journal and "journal" in reference
+        self._loaded = (folder, int(reference["journal"])) if has_journal else None
+
+    def restore_journal(self, *, keeps: bool) -> list[dict[str, Any]]:
+        """Store the steps after the save that was loaded, and return the labels of their chunks (see `RemoteChunk`).
+
+        Args:
+            keeps: False to forget these steps instead, because the run will repeat them. The result is then empty.
+
+        Raises:
+            CheckpointError: If a journal is damaged.
+        """
+        if self._loaded is None:
+            return []
+        labels, self._size = self._get(self._actor.restore_journal.remote(*self._loaded, keeps))
+        self._loaded = None
+        return list(labels)
 
     def close(self) -> None:
-        """End the replay actor. Its content is lost, except what was saved. The size can still be read."""
+        """End the replay actor. Its content is lost, except what is in files. The size can still be read."""
         with contextlib.suppress(Exception):  # the actor or Ray itself may have ended
             self._confirmed()
+            if self._is_on_disk:
+                self._get(self._send("close", (), {}))
         self._unconfirmed.clear()
         with contextlib.suppress(Exception):
             self._ray.kill(self._actor)
@@ -290,5 +372,5 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except self._ray.exceptions.RayError as error:  # the process has ended, or does not answer in time
-            text = f"of the replay buffer is lost, with its content: {str(error).splitlines()[0].rstrip('.')}"
+            text = f"of the replay buffer is lost: {str(error).splitlines()[0].rstrip('.')}"
             raise WorkerError(0, f"{text}. To continue from the newest checkpoint, use resume=True") from None

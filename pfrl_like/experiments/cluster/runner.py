@@ -29,7 +29,9 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
+from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.runs.loop import Callback
+from pfrl_like.runs.mirror import mirrored
 from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, check_seconds, names_unknown_keywords
 from pfrl_like.utils.integers import takes_integral_floats
 
@@ -50,7 +52,7 @@ def train_agent_distributed(
     replay: Literal["learner", "actor"] = "learner",
     order: Order = "arrival",
     updates_per_step: float | None = None,
-    seconds_per_message: float = 0.05,
+    seconds_per_message: float = 0.1,
     rows_per_message: tuple[int, int] = (1, 32),
     requests_in_flight: int = 1,
     minibatches_in_flight: int = 2,
@@ -98,7 +100,8 @@ def train_agent_distributed(
     With `replay="actor"`, the replay buffer is in a process of its own (Ape-X, arXiv:1803.00933). Steps go from the
     actors to this process without the learner, and the learner asks for minibatches ahead. The attribute
     `replay_buffer` of the agent then refers to this process, which ends with the run. If the process is lost, the run
-    ends with an error, and the resumed run starts from the newest checkpoint.
+    ends with an error. The process writes each message to a journal before it confirms it, so that a resumed run keeps
+    all confirmed steps after its checkpoint, see `replay`.
 
     A lost actor costs its running episodes and the steps that were on their way. Another process with other random
     streams takes its place. An error that an environment raises ends the run.
@@ -112,7 +115,10 @@ def train_agent_distributed(
             nodes, or be in a folder of `sys.path` that exists on all nodes. An environment id such as "CartPole-v1" is
             also accepted.
         steps: Step at which training ends. Steps are counted over all environments.
-        outdir: Run directory. It is created if it does not exist.
+        outdir: Run directory, or its URL on a storage that fsspec knows, such as "s3://bucket/run" (extra `hub`). It is
+            created if it does not exist. At a URL, the run works in a local folder. Changed files are uploaded after
+            each checkpoint, after each new best score and at the end, also after an error or SIGTERM. `resume=True`
+            first downloads the run. Two machines must not write to the same URL at the same time.
         actors: Number of actors. A multiple of `learners`.
         envs_per_actor: Number of environments in each actor.
         learners: Number of processes that make every update together (data parallelism; see `data_parallel`). This
@@ -122,10 +128,16 @@ def train_agent_distributed(
             `update_interval` of an on-policy agent, are numbers for each learner. If the agent is on a GPU, each
             learner needs a GPU of its own. `replay` must be "learner".
         replay: "learner" keeps the replay buffer in the process of the learner, "actor" in a process of Ray of its own.
-            This process runs on the node of the learner, because it writes the buffer's files of the checkpoints. If
-            the buffer is a `PrioritizedReplayBuffer` and the agent acts with a Q-function, the actors compute the first
-            priorities of new steps: the one-step TD errors under the weights with which they act. Otherwise new steps
-            have the largest priority.
+            This process runs on the node of the learner, because it writes the files of the buffer. If the buffer is a
+            `PrioritizedReplayBuffer` and the agent acts with a Q-function, the actors compute the first priorities of
+            new steps: the one-step TD errors under the weights with which they act. Otherwise new steps have the
+            largest priority. From the first checkpoint on, the process also writes all steps to journals in
+            `outdir/checkpoint_buffers/`. A run that resumes from a checkpoint stores the steps of its journals again
+            and counts them, and all episodes start anew. If `order` is "fixed" and the run resumes exactly, it repeats
+            these steps instead. Journals survive the end of all processes, but they are not synced: a crash of the
+            machine may destroy their last seconds. Journals that no kept checkpoint needs are deleted. A journal that
+            cannot be written always ends training. A persistent buffer is closed in this process and opened in the
+            other one. It has no journal: on resume it is set back to the checkpoint.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
             turn: two runs with the same seeds are then equal, and a run resumes exactly.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
@@ -199,30 +211,46 @@ def train_agent_distributed(
         WorkerError: If an environment raised an error, if an actor cannot be started or replaced, or if the replay
             actor or a learner is lost. The message contains the traceback of the environment, or the resources that are
             missing.
-        MissingDependencyError: If Ray is not installed.
+        MissingDependencyError: If Ray is not installed, or a package that the URL `outdir` needs.
         ConnectionError: If no cluster answers at `address`.
         ValueError: If a number is out of range, if `order` or `replay` is unknown, or if `actors`, `replay` or the
             agent does not permit several learners.
         TypeError: If an argument has the wrong type, if `make_agent` returns an object that is no agent of this
             library, if `replay` is "actor" and the agent has no replay buffer, if the agent cannot learn in a group of
             learners, or if `make_env`, `make_agent`, the agent or its buffer cannot be sent to an actor.
-        CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
-            be loaded.
+        CheckpointError: If a file cannot be written or uploaded (see `on_checkpoint_failure`), if the URL `outdir`
+            cannot be read, or if checkpoints exist but none can be loaded.
     """
     logger = logger or _LOGGER
     arguments = check_arguments(locals())
     size = _check(arguments)
-    agent = make_agent()
-    check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
-    arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger}
-    acting = _acting_copy(agent)
-    packed = _packed(acting=acting, make_env=arguments["make_env"])
-    arguments |= _packed_for_options(agent, arguments)
-    with ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
+    parts = _parts_of(arguments)
+    with mirrored(arguments["outdir"]), ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
-        with _source(ray, packed, size, arguments) as source:
-            evaluator = None if eval_interval is None else _evaluator(ray, acting, source, arguments)
-            return agent, _train(source, evaluator, arguments)
+        with (
+            _learners(ray, arguments) as group,
+            contextlib.closing(_source(ray, _packed(**parts), size, group, arguments)) as source,
+        ):
+            evaluator = None if eval_interval is None else _evaluator(ray, parts["acting"], source, arguments)
+            return arguments["agent"], _train(source, evaluator, arguments)
+
+
+def _parts_of(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Make the agent, and return the parts of an actor: the acting copy and the function that makes environments.
+
+    The agent, this function, and what is sent to other processes are added to the arguments.
+    """
+    agent = arguments["make_agent"]()
+    check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
+    parts = {"acting": _acting_copy(agent), "make_env": _make_env_of(arguments["make_env"])}
+    arguments |= {"agent": agent, "make_env": parts["make_env"]}
+    if arguments["learners"] > 1:
+        check_agent(agent)
+        arguments["packed_agent"] = _packed(make_agent=arguments["make_agent"])
+    if arguments["replay"] == "actor":
+        check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
+        arguments["packed_buffer"] = _packed(replay_buffer=_movable(agent.replay_buffer))
+    return parts
 
 
 def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -239,9 +267,10 @@ def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, An
     )
 
 
-@contextlib.contextmanager
-def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, Any]) -> Iterator[DistributedSource]:
-    """Start the other learners and the actors, and yield the source of the actors' steps. End them afterwards."""
+def _source(
+    ray: Any, packed: bytes, size: MessageSize, learners: Learners | None, arguments: Mapping[str, Any]
+) -> DistributedSource:
+    """Start the actors, and return the source of their steps."""
     agent, actors, num_envs = (arguments[name] for name in ("agent", "actors", "envs_per_actor"))
     is_synchronous = not hasattr(agent, "update_from_replay") and not agent.corrects_lag
     limits = Limits(
@@ -249,16 +278,13 @@ def _source(ray: Any, packed: bytes, size: MessageSize, arguments: Mapping[str, 
         early_deaths=arguments["max_early_deaths"],
         in_flight=1 if is_synchronous else arguments["requests_in_flight"],
     )  # fmt: skip
-    with _learners(ray, arguments) as learners:
-        group = EnvActors(
-            ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
-            num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
-            buffer=agent.replay_buffer if "packed_buffer" in arguments else None, learners=arguments["learners"],
-        )  # fmt: skip
-        options = arguments["order"], size, arguments["updates_per_step"]
-        losses = Losses(arguments["outdir"], arguments["resume"])
-        with contextlib.closing(DistributedSource(agent, group, *options, losses, learners)) as source:
-            yield source
+    group = EnvActors(
+        ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
+        num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
+        buffer=agent.replay_buffer if "packed_buffer" in arguments else None, learners=arguments["learners"],
+    )  # fmt: skip
+    losses = Losses(arguments["outdir"], arguments["resume"])
+    return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], losses, learners)
 
 
 @contextlib.contextmanager
@@ -291,6 +317,11 @@ def _replay_actor(ray: Any, arguments: Mapping[str, Any]) -> Iterator[None]:
     with contextlib.closing(buffer):
         agent.replay_buffer = buffer
         yield
+
+
+def _movable(buffer: Any) -> Any:
+    """Return what the replay actor gets: the buffer, or a function that opens it if it is in a directory."""
+    return buffer.hand_over() if isinstance(buffer, PersistentBuffer) else buffer
 
 
 def _evaluator(
@@ -336,17 +367,6 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
         check_numbers(0.0, cpus_per_actor=cpus)
     check_hooks(arguments["evaluation_hooks"], "support_train_agent_batch", "train_agent_distributed")
     return MessageSize(arguments["seconds_per_message"], *rows)
-
-
-def _packed_for_options(agent: Any, arguments: Mapping[str, Any]) -> dict[str, bytes]:
-    """Check that the agent permits the options `learners` and `replay`. Return what their processes get."""
-    if arguments["learners"] > 1:
-        check_agent(agent)
-        return {"packed_agent": _packed(make_agent=arguments["make_agent"])}
-    if arguments["replay"] == "actor":
-        check_has("make_agent()", agent, "update_from_replay", hint=": replay is 'actor', which needs a buffer")
-        return {"packed_buffer": _packed(replay_buffer=agent.replay_buffer)}
-    return {}
 
 
 def _make_env_of(make_env: MakeEnv | str | EnvSpec) -> MakeEnv:

@@ -16,7 +16,7 @@ from pfrl_like.experiments.cluster.actors import EnvActors
 from pfrl_like.experiments.cluster.env_actor import Answer, acting_tensors, pack_weights
 from pfrl_like.experiments.cluster.learners import Learners, update_once
 from pfrl_like.experiments.sources import dry_run, stop_episode
-from pfrl_like.learning.chunks import count_steps
+from pfrl_like.learning.chunks import count_step
 from pfrl_like.runs.loop import Clock, Episode, unknown_state
 from pfrl_like.runs.run_files import LOSSES
 
@@ -150,6 +150,7 @@ class DistributedSource:
         self._started_at: float | None = None
         self._waited = self._idle = self._worked = 0.0
         self._has_stored = False
+        self._ended: list[Any] | None = None  # episodes of steps that were stored again, until the next tick
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Store the steps of one answer, make the updates that are due, and ask for further steps.
@@ -162,6 +163,9 @@ class DistributedSource:
             if self.learners is not None:
                 self.learners.begin()
             self._publish()
+        if self._ended is not None:
+            ended, self._ended = self._ended, None
+            return self._take_in(clock, ended)
         self._ask(clock)
         begun = time.perf_counter()
         self._write_losses()
@@ -171,13 +175,17 @@ class DistributedSource:
             return ()
         i, answer = received
         self._store(i, answer)
-        clock.t = self.agent.t
         self.actors.idle.append(i)
+        return self._take_in(clock, answer.episodes)
+
+    def _take_in(self, clock: Clock, episodes: Sequence[Any]) -> list[Episode]:
+        """Advance the clock to the steps that were stored, make the updates that are due, and ask for further steps."""
+        clock.t = self.agent.t
         if self._update():
             self._publish()
         self._ask(clock)
         self._write_losses()
-        return [Episode(*episode) for episode in answer.episodes]
+        return [Episode(*episode) for episode in episodes]
 
     def _ask(self, clock: Clock) -> None:
         """Ask the idle actors for further steps, unless the steps that are on their way suffice."""
@@ -229,7 +237,7 @@ class DistributedSource:
         env_ids = range(i * k, (i + 1) * k)
         if self.learners is not None and rank:
             self.learners.store(rank, chunk, env_ids)
-            count_steps(self.agent, chunk.n_steps)
+            count_step(self.agent, chunk.n_steps)
             return
         if not self._has_stored:
             self._has_stored = True
@@ -336,17 +344,32 @@ class DistributedSource:
         if self.learners is not None:
             self.learners.begin(state["learners"])
         self._publish()
-        return [*reasons, *self._count_losses(state, is_exact=not reasons)]
+        is_known = all(each.get("way") != "unknown" for each in state["actors"]["states"])
+        has_order = self.order == "fixed" or self.is_synchronous
+        repeats = not reasons and is_known and has_order and state["order"] == "fixed"
+        if self.actors.buffer is not None:
+            reasons = [*reasons, *self._restore_journal(self.actors.buffer.restore_journal(keeps=not repeats))]
+        return [*reasons, *(() if repeats else self._count_losses(state))]
 
-    def _count_losses(self, state: Mapping[str, Any], is_exact: bool) -> list[str]:
-        """Count what the earlier part of the run has lost after its checkpoint. Exact runs repeat these steps."""
-        own, counts = state["actors"], self.actors.counts
-        is_known = all(each.get("way") != "unknown" for each in own["states"])
-        if self._losses is None or (is_exact and is_known and state["order"] == "fixed"):
+    def _restore_journal(self, labels: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Count the chunks that the replay actor has stored again as the first answers of this part of the run."""
+        if not labels:
             return []
-        earlier = self._losses.earlier
-        kept = state["asked"] - (own["rows"] if len(own["states"]) != len(self.actors.handles) else 0)
-        lost = max(earlier.get("asked", 0), state["asked"]) - kept
+        before = self.agent.t
+        self.agent.count_step(sum(label["steps"] for label in labels))
+        self._ended = [episode for label in labels for episode in label["episodes"]]
+        for i, answer in self.actors.answers_beside(labels):
+            self._store(i, answer)
+            self._ended += answer.episodes
+        self.actors.restart(labels)
+        return [f"{self.agent.t - before:,} steps after the checkpoint are kept, and new episodes start"]
+
+    def _count_losses(self, state: Mapping[str, Any]) -> list[str]:
+        """Count what the earlier part of the run has lost after its checkpoint."""
+        if self._losses is None:
+            return []
+        counts, earlier = self.actors.counts, self._losses.earlier
+        lost = max(earlier.get("asked", 0), state["asked"], self._asked()) - self._asked()
         for name, count in counts.items():
             counts[name] = max(count, earlier.get(name, 0)) + lost * (name == "lost_steps")
         return [f"up to {lost:,} steps that were made or on their way after the checkpoint are lost"] if lost else []

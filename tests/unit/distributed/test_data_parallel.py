@@ -72,7 +72,15 @@ def trpo(data: int, n: int) -> Any:
     return make_on_policy("TRPO", vf_batch_size=n)
 
 
-MAKERS: dict[str, Callable[..., Any]] = {"DQN": dqn, "SAC": sac, "PPO": ppo}
+def impala(data: int, n: int) -> Any:
+    return make_on_policy("IMPALA", obs_normalizer=EmpiricalNormalization(5), max_grad_norm=0.5)
+
+
+def appo(data: int, n: int) -> Any:
+    return make_on_policy("APPO", minibatch_size=n, target_kl=0.5, max_grad_norm=0.5)
+
+
+MAKERS: dict[str, Callable[..., Any]] = {"DQN": dqn, "SAC": sac, "PPO": ppo, "IMPALA": impala, "APPO": appo}
 SLOW: dict[str, Callable[..., Any]] = {"prioritised DQN": prioritized, "A2C": a2c, "TRPO": trpo}
 
 
@@ -82,6 +90,17 @@ def steps(seed: int, n: int) -> Batch:
     return batch.replace(weight=None, discount=torch.where(batch.reward > 1, 0.0, 0.9))
 
 
+def lagged(seed: int, rows: slice) -> Batch:
+    """Sequences of 5 steps with the log-probabilities of an older policy. Every other one ends terminal."""
+    batch = steps(seed, 20)[rows]
+    n = len(batch) // 5
+    old = torch.empty(20).uniform_(0.1, 0.9, generator=torch.Generator().manual_seed(seed)).log()[rows]
+    discount = torch.full((n, 5), 0.9)
+    discount[::2, -1] = 0.0
+    batch = batch.replace(log_prob=old, discount=discount.view(-1))
+    return batch[torch.arange(5 * n).view(n, 5).T.reshape(-1)].replace(lengths=torch.full((n,), 5))
+
+
 def learn(agent: Any, rows: slice) -> None:
     """Make about 100 gradient steps."""
     if hasattr(agent, "replay_buffer"):
@@ -89,7 +108,7 @@ def learn(agent: Any, rows: slice) -> None:
             agent.update_from_replay()
         return
     for seed in range(20):
-        agent.update(steps(seed, 20)[rows])
+        agent.update(lagged(seed, rows) if agent.corrects_lag else steps(seed, 20)[rows])
 
 
 def numbers(agent: Any) -> dict[str, Any]:

@@ -604,3 +604,13 @@ def test_a_copied_directory_is_a_buffer_of_its_own(tmp_path):
     with PersistentReplayBuffer(tmp_path / "a", 20) as one, PersistentReplayBuffer(tmp_path / "b", 20) as other:
         fill(one, 1, 5)
         assert (len(one), len(other)) == (6, 5)
+
+
+@BOTH
+def test_a_buffer_that_is_handed_over_is_opened_with_the_same_arguments(tmp_path, make):
+    buffer = fill(make(tmp_path / "b", 20, sync_every=7), 10)
+    opens = pickle.loads(pickle.dumps(buffer.hand_over()))
+    with pytest.raises(CheckpointError, match="is closed"):
+        fill(buffer, 1)
+    with opens() as other:
+        assert (rewards(other), other.capacity, other.sync_every) == (list(range(10)), 20, 7)

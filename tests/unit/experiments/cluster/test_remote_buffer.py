@@ -2,19 +2,23 @@ import functools
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import cloudpickle
 import numpy as np
 import pytest
 import torch
 from chunk_parts import received
-from cluster_parts import Killed, cartpole, numbers_of, small_dqn, small_on_policy
+from cluster_parts import Killed, cartpole, numbers_of, rows_in, small_dqn, small_on_policy
 
 from pfrl_like.errors import WorkerError
+from pfrl_like.experiments.checkpoints import Saved
 from pfrl_like.experiments.cluster.env_actor import EnvActor, Origin, acting_tensors, pack_weights
 from pfrl_like.experiments.cluster.remote_buffer import ReplayActor
+from pfrl_like.experiments.cluster.replay_journal import read_chunks
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
-from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 
 STEPS = 160
 
@@ -61,14 +65,14 @@ def test_first_priorities_do_not_change_the_steps():
 def test_the_replay_actor_stores_chunks_and_first_priorities():
     chunk, buffer = collect(small_dqn()), prioritized(eps=0.0, alpha=1.0, error_max=None)
     actor = replay_actor(buffer)
-    assert actor.append_chunk(chunk, [0, 1], False) == (chunk.n_steps, 0)
+    assert actor.append_chunk(chunk, [0, 1], False, {}) == (chunk.n_steps, 0)
     stored = actor.buffer._priorities.to_array()
     assert np.allclose(stored, chunk.extra["priority"][chunk.active_rows])
 
 
 def test_errors_of_updates_arrive_before_the_next_request():
     chunk, actor = collect(small_dqn()), replay_actor(prioritized(eps=0.0, alpha=1.0, error_max=None))
-    actor.append_chunk(chunk, [0, 1], False)
+    actor.append_chunk(chunk, [0, 1], False, {})
     errors = [(np.arange(4), np.full(4, 0.25)), (np.array([1]), np.array([0.5]))]
     batch, size = actor.call("sample_batch", (4, 0.9), {}, errors)
     assert actor.buffer._priorities.to_array()[:4].tolist() == [0.25, 0.5, 0.25, 0.25]
@@ -78,7 +82,7 @@ def test_errors_of_updates_arrive_before_the_next_request():
 
 def test_the_replay_actor_restores_its_random_streams():
     actor = replay_actor(ReplayBuffer(1000))
-    actor.append_chunk(collect(small_dqn()), [0, 1], False)
+    actor.append_chunk(collect(small_dqn()), [0, 1], False, {})
     streams = actor.streams(None)
     expected = actor.call("sample_batch", (4, 0.9), {}, ())[0]
     actor.streams(json.loads(json.dumps(streams)))
@@ -159,12 +163,133 @@ def test_a_run_whose_replay_actor_was_killed_resumes_from_the_newest_checkpoint(
         agents[:] = [dqn()]
         return agents[0]
 
-    options = {"order": "arrival", "checkpoint_freq": 40, "hooks": [kill]}
-    with pytest.raises(WorkerError, match=r"replay buffer is lost, .*resume=True"):
-        train(tmp_path / "run", make_agent, **options)
-    agent = train(tmp_path / "run", make_agent, resume=True, **options)
+    options = {"order": "arrival", "checkpoint_freq": 40}
+    with pytest.raises(WorkerError, match=r"replay buffer is lost: .*resume=True"):
+        train(tmp_path / "run", make_agent, hooks=[kill], **options)
+    asked, journaled = losses_in(tmp_path / "run")["asked"], journaled_steps(tmp_path / "run", 80)
+    ticks = []
+    agent = train(tmp_path / "run", make_agent, hooks=[lambda clock: ticks.append(clock.t)], resume=True, **options)
     resumed = json.loads((tmp_path / "run" / "run.json").read_text())["resumed"]
-    assert resumed["t"] == 80
-    assert resumed["resume"] == "approximate"
+    assert (resumed["checkpoint"], resumed["resume"]) == ("80_checkpoint", "approximate")
+    kept = ticks[0] - resumed["t"]
+    assert f"{kept} steps after the checkpoint are kept, and new episodes start" in resumed["reasons"]
+    assert 0 < journaled <= kept <= journaled + 2 * 4  # a checkpoint contains the answers on their way
+    table = np.genfromtxt(tmp_path / "run" / "metrics.csv", delimiter=",", names=True)
+    assert table["lost_steps"][-1] == losses_in(tmp_path / "run")["lost_steps"] == asked - ticks[0] > 0
     assert agent.t == STEPS
     assert len(agent.replay_buffer) >= STEPS - 3 * 4
+
+
+def losses_in(outdir):
+    return json.loads((outdir / "losses.json").read_text())
+
+
+def journaled_steps(outdir, t):
+    state = Saved(t, str(outdir / f"{t}_checkpoint")).state()
+    folder = str(outdir / "checkpoint_buffers" / "replay_buffer")
+    return sum(label["steps"] for label, _ in read_chunks(folder, state["buffers"]["replay_buffer"]["journal"]))
+
+
+class StopError(Exception):
+    pass
+
+
+def fail_at(t):
+    def fail(clock):
+        if clock.t >= t:
+            raise StopError
+
+    return fail
+
+
+@pytest.mark.slow
+def test_a_run_in_fixed_order_repeats_the_steps_of_the_journal(ray, tmp_path):
+    make_agent = functools.partial(dqn, PrioritizedReplayBuffer)
+    whole = train(tmp_path / "whole", make_agent)
+    with pytest.raises(StopError):
+        train(tmp_path / "parts", make_agent, checkpoint_freq=80, hooks=[fail_at(120)])
+    assert journaled_steps(tmp_path / "parts", 80) >= 30
+    parts = train(tmp_path / "parts", make_agent, checkpoint_freq=80, resume=True)
+    assert json.loads((tmp_path / "parts" / "run.json").read_text())["resumed"]["resume"] == "exact"
+    assert np.array_equal(numbers_of(whole), numbers_of(parts))
+    assert (whole.t, whole.optim_t, len(whole.replay_buffer)) == (parts.t, parts.optim_t, len(parts.replay_buffer))
+    assert losses_in(tmp_path / "parts")["lost_steps"] == 0
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+
+import numpy as np
+from cluster_parts import cartpole, rows_in, small_dqn
+from pfrl_like.experiments.cluster.replay_journal import read_chunks
+from pfrl_like.experiments.cluster.runner import train_agent_distributed
+from pfrl_like.replay_buffers import ReplayBuffer
+
+agents, folder, first, last = [], Path(sys.argv[1]), *map(int, sys.argv[2:])
+
+def make_agent():
+    agents[:] = [small_dqn(replay_buffer=ReplayBuffer(1000))]
+    return agents[0]
+
+def kill(clock):
+    if clock.t >= first and not (folder / f"{first}.npy").exists():
+        np.save(folder / f"{first}.npy", rows_in(agents[0].replay_buffer))
+    if clock.t >= last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train_agent_distributed(
+    make_agent, cartpole, steps=1000, outdir=folder / "run", actors=2, envs_per_actor=2, seed=0, replay="actor",
+    rows_per_message=(1, 4), checkpoint_freq=80, start_timeout=300, hooks=[kill], resume=True,
+)
+"""
+
+
+@pytest.mark.slow
+def test_rows_that_the_replay_actor_confirmed_are_stored_once_after_the_driver_was_killed(ray, tmp_path):
+    for first, last in ((110, 120), (140, 150)):
+        command = [sys.executable, "-c", KILLED, str(tmp_path), str(first), str(last)]
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "RAY_ADDRESS": ""}
+        killed = subprocess.run(command, env=environ, capture_output=True, timeout=600)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    before, agents, ticks, rows = losses_in(tmp_path / "run"), [], [], []
+
+    def make_agent():
+        agents[:] = [small_dqn(replay_buffer=ReplayBuffer(1000))]
+        return agents[0]
+
+    def read(clock):
+        ticks.append(clock.t)
+        if clock.t >= clock.steps:
+            rows[:] = rows_in(agents[0].replay_buffer).tolist()
+
+    agent = train(
+        tmp_path / "run", make_agent, steps=260, order="arrival", checkpoint_freq=80, hooks=[read], resume=True
+    )
+    stored = {*map(tuple, rows)}
+    assert len(stored) == len(rows) == agent.t
+    for first in (110, 140):
+        confirmed = np.load(tmp_path / f"{first}.npy").tolist()
+        assert len(confirmed) >= first
+        assert {*map(tuple, confirmed)} <= stored
+    assert losses_in(tmp_path / "run")["lost_steps"] == before["lost_steps"] + before["asked"] - ticks[0]
+    assert agent.optim_t > 200
+    assert len([*(tmp_path / "run" / "checkpoint_buffers" / "replay_buffer").glob("journal-*")]) <= 4
+
+
+@pytest.mark.slow
+def test_a_persistent_buffer_moves_to_the_replay_actor_and_is_rewound_on_resume(ray, tmp_path):
+    def make_agent():
+        return small_dqn(replay_buffer=PersistentReplayBuffer(tmp_path / "buffer", 1000))
+
+    options = {"order": "arrival", "checkpoint_freq": 80}
+    with pytest.raises(StopError):
+        train(tmp_path / "run", make_agent, hooks=[fail_at(120)], **options)
+    asked = losses_in(tmp_path / "run")["asked"]
+    kept = Saved(80, str(tmp_path / "run" / "80_checkpoint")).state()["source"]["asked"]
+    train(tmp_path / "run", make_agent, resume=True, **options)
+    with PersistentReplayBuffer(tmp_path / "buffer", 1000) as buffer:
+        rows = rows_in(buffer).tolist()
+    assert len({*map(tuple, rows)}) == len(rows) == STEPS
+    assert not [*(tmp_path / "run").rglob("journal-*")]
+    assert losses_in(tmp_path / "run")["lost_steps"] == asked - kept > 20

@@ -1,9 +1,12 @@
 import functools
+import json
+import shutil
 import sys
 import threading
 
+import numpy as np
 import pytest
-from cluster_parts import cartpole, small_dqn
+from cluster_parts import cartpole, numbers_of, small_dqn
 from on_policy_parts import make_on_policy
 from torch import distributed
 
@@ -95,3 +98,34 @@ def test_the_next_part_of_a_run_reads_the_losses(tmp_path):
 def test_damaged_losses_are_not_read(tmp_path, content):
     (tmp_path / "losses.json").write_bytes(content)
     assert Losses(tmp_path, resume=True).earlier == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["fixed", "arrival"])
+def test_a_run_resumes_from_a_url_with_the_steps_that_were_lost(ray, tmp_path, monkeypatch, order):
+    pytest.importorskip("fsspec")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    options = {
+        "steps": 160, "actors": 2, "envs_per_actor": 2, "order": order, "seed": 0, "cpus_per_actor": 0,
+        "rows_per_message": (4, 4), "start_timeout": 300, "checkpoint_freq": 80, "eval_interval": 40,
+    }  # fmt: skip
+
+    def stop(clock):
+        if clock.t >= 120:
+            raise LookupError
+
+    url, shared = f"file://{tmp_path}/shared", tmp_path / "shared"
+    with pytest.raises(LookupError):
+        train_agent_distributed(small_dqn, cartpole, outdir=url, hooks=[stop], **options)
+    shutil.rmtree(tmp_path / "cache")
+    asked = json.loads((shared / "losses.json").read_text())["asked"]
+    parts, scores = train_agent_distributed(small_dqn, cartpole, outdir=url, resume=True, **options)
+    resumed = json.loads((shared / "run.json").read_text())["resumed"]
+    assert (parts.t, resumed["checkpoint"]) == (160, "80_checkpoint") and scores and (shared / "best").is_dir()
+    lost = json.loads((shared / "losses.json").read_text())["lost_steps"]
+    if order == "arrival":
+        assert asked - 80 - 8 <= lost <= asked - 80
+        assert f"up to {lost} steps that were made or on their way after the checkpoint are lost" in resumed["reasons"]
+    else:
+        whole, _ = train_agent_distributed(small_dqn, cartpole, outdir=tmp_path / "whole", **options)
+        assert (resumed["resume"], lost) == ("exact", 0) and np.array_equal(numbers_of(whole), numbers_of(parts))

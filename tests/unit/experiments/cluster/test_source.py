@@ -15,6 +15,7 @@ from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments import EvaluationHook, train_agent_batch
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
+from pfrl_like.experiments.cluster.source import DistributedSource
 
 STEPS = 160
 
@@ -42,6 +43,14 @@ def test_a_run_in_fixed_order_that_stops_and_resumes_equals_a_run_that_does_not_
     assert resumed(tmp_path / "parts") == {"checkpoint": "80_checkpoint", "t": 80, "resume": "exact", "reasons": []}
     assert np.array_equal(numbers_of(whole), numbers_of(parts))
     assert (whole.t, whole.optim_t) == (parts.t, parts.optim_t) == (160, 136)
+
+
+def test_a_busy_learner_reads_all_actors_in_turn(ray, tmp_path, monkeypatch):
+    store, read = DistributedSource._store, []
+    monkeypatch.setattr(DistributedSource, "_store", lambda self, i, answer: (read.append(i), store(self, i, answer)))
+    options = {"actors": 3, "rows_per_message": (1, 2), "hooks": [lambda clock: time.sleep(0.03)]}
+    train(tmp_path, order="arrival", steps=60, **options)
+    assert {read.count(i) for i in range(3)} <= {9, 10, 11}
 
 
 @pytest.mark.slow
