@@ -31,6 +31,8 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 #: Maximum number of calls of all learners that are not yet confirmed.
 _MAX_UNCONFIRMED = 32
+#: Numbers of an agent, and settings of the groups of parameters of its optimisers.
+Settings = tuple[dict[str, Any], list[dict[str, Any]]]
 #: Environment variables that name the network interface of a process group.
 _INTERFACES = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
 #: Maximum number of seconds after an error in which the learner that is the reason is found.
@@ -143,9 +145,9 @@ class LearnerActor:
         self.agent.observe_chunk(chunk, env_ids)
         return Progress.of(self.agent)
 
-    def update(self, t: int, n: int) -> Progress:
-        """Make `n` updates together with the other learners. `t` is the number of training steps so far."""
-        self.agent.t = t
+    def update(self, settings: Settings, n: int) -> Progress:
+        """Make `n` updates together with the other learners, with the settings of the driver."""
+        change_settings(self.agent, settings)
         try:
             for _ in range(n):
                 update_once(self.agent)
@@ -184,6 +186,28 @@ def _store(address: str, port: int, seconds: float, **options: Any) -> Any:
 def update_once(agent: Any) -> None:
     """Make one update from the replay buffer or the rollout of an agent."""
     (agent.update_from_replay if hasattr(agent, "update_from_replay") else agent.update_from_rollout)()
+
+
+def settings_of(agent: Any) -> Settings:
+    """Return the public numbers of an agent and the settings of its optimisers. Hooks change those of the driver."""
+    numbers = {name: value for name, value in vars(agent).items() if type(value) in (bool, int, float)}
+    public = {name: value for name, value in numbers.items() if name != "gpu" and not name.startswith("_")}
+    groups = ({name: value for name, value in group.items() if name != "params"} for group in _groups_of(agent))
+    return public, [*groups]
+
+
+def change_settings(agent: Any, settings: Settings) -> None:
+    """Give an agent the settings of another one; see `settings_of`."""
+    for name, value in settings[0].items():
+        if getattr(agent, name, None) != value:
+            setattr(agent, name, value)
+    for group, values in zip(_groups_of(agent), settings[1], strict=True):
+        group.update(values)
+
+
+def _groups_of(agent: Any) -> list[dict[str, Any]]:
+    parts = (getattr(agent, name) for name in agent.saved_attributes)
+    return [group for part in parts if isinstance(part, torch.optim.Optimizer) for group in part.param_groups]
 
 
 def gpu_of(device: torch.device) -> str:
@@ -337,7 +361,7 @@ class Learners:
 
     def update(self, n: int) -> None:
         """Make `n` updates. All learners make them together."""
-        with self._together("update", self._agent.t, n):
+        with self._together("update", settings_of(self._agent), n):
             for _ in range(n):
                 update_once(self._agent)
 

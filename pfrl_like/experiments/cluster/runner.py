@@ -225,11 +225,12 @@ def train_agent_distributed(
     arguments = check_arguments(locals())
     size = _check(arguments)
     parts = _parts_of(arguments)
+    packed = _packed(**parts)
     with mirrored(arguments["outdir"]), ray_session(address) as (ray, is_private), _replay_actor(ray, arguments):
         arguments["cpus_per_actor"] = float(not is_private) if cpus_per_actor is None else cpus_per_actor
         with (
             _learners(ray, arguments) as group,
-            contextlib.closing(_source(ray, _packed(**parts), size, group, arguments)) as source,
+            contextlib.closing(_source(ray, packed, size, group, arguments)) as source,
         ):
             evaluator = None if eval_interval is None else _evaluator(ray, parts["acting"], source, arguments)
             return arguments["agent"], _train(source, evaluator, arguments)

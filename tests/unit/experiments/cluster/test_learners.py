@@ -58,6 +58,11 @@ def rewards_of(agent):
     return [item[0]["reward"] for item in agent.replay_buffer.memory]
 
 
+def schedule(env, agent, t):
+    agent.optimizer.param_groups[0]["lr"] = 1e-2 / t
+    agent.gamma = 0.9 - t / 1000
+
+
 def test_each_learner_has_the_steps_of_its_actors_and_all_make_the_same_updates(ray, tmp_path):
     path = tmp_path / "other.npz"
 
@@ -65,18 +70,22 @@ def test_each_learner_has_the_steps_of_its_actors_and_all_make_the_same_updates(
         waiting_for = agent.waiting_for  # called after each request
 
         def noted():
-            np.savez(path, numbers=numbers_of(agent), rewards=rewards_of(agent), updates=agent.optim_t, t=agent.t)
+            counts = {"t": agent.t, "updates": agent.optim_t, "gamma": agent.gamma}
+            np.savez(path, numbers=numbers_of(agent), rewards=rewards_of(agent), **counts)
             return waiting_for()
 
         agent.waiting_for = noted
 
-    agent = train(tmp_path / "run", in_a_learner(small_dqn, note), numbered, actors=4, envs_per_actor=1)
+    options = {"actors": 4, "envs_per_actor": 1, "step_hooks": [schedule]}
+    agent = train(tmp_path / "run", in_a_learner(small_dqn, note), numbered, **options)
     other = np.load(path)
     assert {*rewards_of(agent)} == {0.0, 2.0}
     assert {*other["rewards"]} == {1.0, 3.0}
     assert np.array_equal(numbers_of(agent), other["numbers"])
     # n-step windows delay the first transition of an episode: the 20th of learner 1 comes with the 48th step
     assert (agent.t, agent.optim_t) == (other["t"], other["updates"]) == (STEPS, STEPS - 48)
+    # the hooks of the last 4 steps come after the last update
+    assert (agent.gamma, float(other["gamma"])) == pytest.approx((0.9 - 0.16, 0.9 - 0.156))
     counts = json.loads((tmp_path / "run" / "losses.json").read_text())
     assert (counts["asked"], counts["lost_steps"]) == (STEPS, 0)
     assert agent.learner_group is None and not distributed.is_initialized()
