@@ -13,11 +13,11 @@ from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer, RemoteChun
 from pfrl_like.runs.loop import unknown_state
 
 #: Maximum number of seconds for which `next` waits, so that signals and time limits are noticed.
-_POLL = 0.5
+POLL = 0.5
 #: Seconds after the loss of a process in which the loss of its node is noticed. Ray needs 15 s to notice a lost node.
 _NODE_SECONDS = 60.0
 #: Maximum number of seconds in which an actor must answer when a checkpoint is saved, and in which it closes.
-_SAVE_SECONDS, _CLOSE_SECONDS = 30.0, 1.0
+SAVE_SECONDS, _CLOSE_SECONDS = 30.0, 1.0
 
 
 class Limits(NamedTuple):
@@ -167,7 +167,7 @@ class EnvActors:
             WorkerError: If an environment raised an error, or if an actor cannot be replaced.
         """
         ref = self._first_ready(list(self.pending)[: 1 if in_turn else None])
-        if time.monotonic() - self._checked_at > _POLL:
+        if time.monotonic() - self._checked_at > POLL:
             self._check_deadlines()
         if ref not in self.pending:
             return None
@@ -204,7 +204,7 @@ class EnvActors:
         """
         ready = set(self.ray.wait(refs, num_returns=len(refs), timeout=0.0)[0]) if refs else ()
         if refs and not ready:
-            ready = self.ray.wait(refs, num_returns=1, timeout=_POLL)[0]
+            ready = self.ray.wait(refs, num_returns=1, timeout=POLL)[0]
         return next((ref for ref in refs if ref in ready), None)
 
     def _make(self, i: int) -> Any:
@@ -312,7 +312,7 @@ class EnvActors:
         "rows" is the number of steps that these answers were asked for. If an actor does not answer, the state contains
         the reason in its place.
         """
-        deadline = time.monotonic() + min(self.limits.answer, _SAVE_SECONDS)
+        deadline = time.monotonic() + min(self.limits.answer, SAVE_SECONDS)
         states = [handle.saved_state.remote() for handle in self.handles]
         plain: list[Any] = []
         answers: dict[Any, Any] = {}

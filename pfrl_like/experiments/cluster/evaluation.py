@@ -1,6 +1,7 @@
 """Evaluation in an actor of its own, which never makes training wait."""
 
 import contextlib
+import logging
 import os
 import secrets
 import shutil
@@ -15,6 +16,7 @@ import torch
 from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.callbacks import statistics_of
+from pfrl_like.experiments.cluster.actors import POLL, SAVE_SECONDS, Limits
 from pfrl_like.experiments.cluster.env_actor import (
     Weights,
     acting_tensors,
@@ -29,9 +31,6 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 #: Folder in the run directory with the agent of the running evaluation. It is copied to `best` after the best score.
 _CANDIDATE = ".tmp-evaluated"
-_POLL = 0.5
-#: Maximum number of seconds in which the actor must answer when a checkpoint is saved.
-_SAVE_SECONDS = 30.0
 #: Number of times that the actor may be lost during one evaluation.
 _MAX_LOSSES = 3
 
@@ -153,29 +152,59 @@ class ActorEvaluator(Evaluator):
     If an evaluation is due while another one is running, it starts when the other one has finished.
 
     Args:
+        agent: Agent to evaluate.
+        env: Object that stands for the environment.
+        n_steps: Number of steps of each evaluation. None if `n_episodes` is given.
+        n_episodes: Number of episodes of each evaluation. None if `n_steps` is given.
+        eval_interval: Number of training steps between evaluations.
+        outdir: Run directory.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        step_offset: Step at which training starts.
+        evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
+        save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
+        logger: Logger of this run. If None, the logger of `Evaluator` is used.
+        use_tensorboard: True to log evaluations to TensorBoard, too.
+        success_threshold: Minimum return of a successful episode. If not None, "success_rate" is added to the
+            statistics.
         ray: The module `ray`, with a connection.
         packed: First argument of `EvalActor`.
         cpus: Number of CPUs that Ray reserves for the actor.
         steps: Step at which training ends. The last evaluation is then awaited.
         is_exact: True to wait for the running evaluation when a checkpoint is saved. A resumed run then has the same
             scores as an uninterrupted run. If False, a resumed run repeats the evaluation with its own agent.
-        start_timeout: Seconds in which the actor must be scheduled and make its environment.
-        **options: Arguments of `Evaluator`.
+        limits: Limits of time.
     """
 
     def __init__(
         self,
+        agent: Any,
+        env: EvaluatedEnv,
+        n_steps: int | None,
+        n_episodes: int | None,
+        eval_interval: int,
+        outdir: str | os.PathLike[str],
+        max_episode_len: int | None = None,
+        step_offset: int = 0,
+        evaluation_hooks: Sequence[Any] = (),
+        save_best_so_far_agent: bool = True,
+        logger: logging.Logger | None = None,
+        use_tensorboard: bool = False,
+        success_threshold: float | None = None,
+        *,
         ray: Any,
         packed: bytes,
         cpus: float,
         steps: int,
         is_exact: bool,
-        start_timeout: float,
-        **options: Any,
+        limits: Limits,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(
+            agent, env, n_steps, n_episodes, eval_interval, outdir, max_episode_len, step_offset, evaluation_hooks,
+            save_best_so_far_agent, logger, use_tensorboard, success_threshold=success_threshold, env_choice="an actor",
+        )  # fmt: skip
         self._ray, self._packed, self._cpus, self._steps, self._is_exact = ray, packed, cpus, steps, is_exact
-        self._start_timeout = start_timeout
+        self._limits = limits
         self._running: _Running | None = None
         self._unreported: float | None = None
         self._losses = 0
@@ -226,7 +255,7 @@ class ActorEvaluator(Evaluator):
             return score
         while True:
             running = self._running
-            if not self._ray.wait([running.ref], timeout=_POLL if waits else 0.0)[0]:
+            if not self._ray.wait([running.ref], timeout=POLL if waits else 0.0)[0]:
                 self._check_start()
                 if not waits:
                     return score
@@ -249,9 +278,9 @@ class ActorEvaluator(Evaluator):
         return float(stats["mean"])
 
     def _check_start(self) -> None:
-        is_late = time.monotonic() - self._asked_at > self._start_timeout
+        is_late = time.monotonic() - self._asked_at > self._limits.start
         if is_late and not self._ray.wait([self._started], timeout=0.0)[0]:
-            what = f"of the evaluation has not started within {self._start_timeout:g} s"
+            what = f"of the evaluation has not started within {self._limits.start:g} s"
             raise WorkerError(0, f"{what}: it needs {self._cpus:g} CPU, or make_env has not returned")
 
     def _replace(self, running: _Running, error: Exception) -> None:
@@ -271,7 +300,7 @@ class ActorEvaluator(Evaluator):
         env = {"way": "unknown", "reason": "an evaluation was running"}
         if not is_repeated:
             try:
-                env = self._ray.get(self._actor.saved_state.remote(), timeout=_SAVE_SECONDS)
+                env = self._ray.get(self._actor.saved_state.remote(), timeout=SAVE_SECONDS)
             except self._ray.exceptions.RayError as error:  # the next evaluation replaces the actor
                 env["reason"] = f"the state of the actor of the evaluation cannot be saved: {error!s:.200}"
         return {

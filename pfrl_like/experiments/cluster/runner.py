@@ -324,9 +324,9 @@ def _evaluator(
     packed = _packed(acting=acting, make_env=make_env)
     options = evaluator_options(arguments, arguments["max_episode_len"])
     return lambda step_offset: ActorEvaluator(
-        ray, packed, arguments["cpus_per_actor"], arguments["steps"], arguments["order"] == "fixed",
-        arguments["start_timeout"], agent=arguments["agent"], env=EvaluatedEnv(source), step_offset=step_offset,
-        env_choice="an actor", **options,
+        arguments["agent"], EvaluatedEnv(source), step_offset=step_offset, ray=ray, packed=packed,
+        cpus=arguments["cpus_per_actor"], steps=arguments["steps"], is_exact=arguments["order"] == "fixed",
+        limits=source.actors.limits, **options,
     )  # fmt: skip
 
 
