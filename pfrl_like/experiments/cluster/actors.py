@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pfrl_like.errors import WorkerError
-from pfrl_like.experiments.cluster.env_actor import Answer, Description, EnvActor, Origin, error_of, versions
+from pfrl_like.experiments.cluster.env_actor import Answer, Description, EnvActor, Origin, check_versions, error_of
 from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer, RemoteChunk
 from pfrl_like.runs.loop import unknown_state
 
@@ -180,7 +180,7 @@ class EnvActors:
             self._lose(request, _first_line(error))
             return None
         if request.ping is not None:
-            check_versions(request.actor, answer)
+            check_versions(request.actor, answer.versions)
             self.descriptions[request.actor] = answer
             self.idle += [request.actor] * self.limits.in_flight
             return None
@@ -412,15 +412,3 @@ class EnvActors:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
-
-
-def check_versions(index: int, description: Description) -> None:
-    """Check that an actor has the versions of this process.
-
-    Raises:
-        WorkerError: If a version differs. The message names the package and both versions.
-    """
-    for name, version in versions().items():
-        if description.versions[name] != version:
-            other = f"has {name} {description.versions[name]}, and the driver has {version}"
-            raise WorkerError(index, f"{other}: install the same versions on all nodes")

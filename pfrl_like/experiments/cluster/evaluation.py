@@ -21,9 +21,11 @@ from pfrl_like.experiments.cluster.env_actor import (
     Weights,
     acting_tensors,
     add_paths,
+    check_versions,
     error_of,
     load_weights,
     pack_weights,
+    versions,
 )
 from pfrl_like.experiments.evaluator import Evaluator, episode_statistics, run_evaluation_episodes
 from pfrl_like.random_streams.streams import isolated_rng
@@ -47,14 +49,19 @@ class EvalActor:
     def __init__(self, packed: bytes, seed: int) -> None:
         self._packed, self._seed = packed, seed
 
-    def start(self, paths: Sequence[str]) -> None:
-        """Make the environment and the acting copy. The folders `paths` contain modules that the user imports."""
+    def start(self, paths: Sequence[str]) -> dict[str, str]:
+        """Make the environment and the acting copy, and return the result of `versions`.
+
+        Args:
+            paths: Folders of modules that the user imports.
+        """
         torch.set_num_threads(1)
         add_paths(paths)
         self.acting, make_env = cloudpickle.loads(self._packed)
         self.env = make_env()
         with contextlib.suppress(TypeError):  # an environment of gym has no argument `seed`
             self.env.reset(seed=self._seed)
+        return versions()
 
     def evaluate(
         self, weights: Weights, seed: int, n_steps: int | None, n_episodes: int | None, max_episode_len: int | None
@@ -261,7 +268,7 @@ class ActorEvaluator(Evaluator):
                     return score
                 continue
             try:
-                self._ray.get(self._started)
+                check_versions(0, self._ray.get(self._started), "of the evaluation ")
                 returns, lengths = self._ray.get(running.ref)
                 break
             except self._ray.exceptions.RayTaskError as error:
