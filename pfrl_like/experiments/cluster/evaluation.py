@@ -29,6 +29,7 @@ from pfrl_like.experiments.cluster.env_actor import (
 )
 from pfrl_like.experiments.evaluator import Evaluator, episode_statistics, run_evaluation_episodes
 from pfrl_like.random_streams.streams import isolated_rng
+from pfrl_like.utils.env_values import takes_at_reset
 from pfrl_like.utils.random_seed import set_random_seed
 
 #: Folder in the run directory with the agent of the running evaluation. It is copied to `best` after the best score.
@@ -59,7 +60,7 @@ class EvalActor:
         add_paths(paths)
         self.acting, make_env = cloudpickle.loads(self._packed)
         self.env = make_env()
-        with contextlib.suppress(TypeError):  # an environment of gym has no argument `seed`
+        if takes_at_reset(self.env, "seed"):
             self.env.reset(seed=self._seed)
         return versions()
 
