@@ -177,7 +177,7 @@ class EnvActors:
         except self.ray.exceptions.RayTaskError as error:
             raise error_of(request.actor, "", error) from None
         except self.ray.exceptions.RayError as error:
-            self._lose(request, _first_line(error))
+            self._lose(request, first_line(error))
             return None
         if request.ping is not None:
             check_versions(request.actor, answer.versions)
@@ -325,7 +325,7 @@ class EnvActors:
                 answers |= {ref: self._whole(ref, answer).to_plain() for ref, answer in zip(refs, own, strict=True)}
                 plain.append(saved)
             except Exception as error:  # the next `next` raises it, or replaces the actor
-                plain.append(unknown_state(f"the state of actor {i} cannot be saved: {_first_line(error)}"))
+                plain.append(unknown_state(f"the state of actor {i} cannot be saved: {first_line(error)}"))
         waiting = ((answers[ref], each) for ref, each in self.pending.items() if ref in answers)
         pending = [[each.actor, each.rows, answer, each.number] for answer, each in waiting]
         return {
@@ -364,7 +364,7 @@ class EnvActors:
             except self.ray.exceptions.RayTaskError:
                 raise
             except self.ray.exceptions.RayError as error:  # `next` replaces the actor
-                reasons.append(f"actor {i} was lost: {_first_line(error)}")
+                reasons.append(f"actor {i} was lost: {first_line(error)}")
         for i, rows, plain, number in state["pending"]:
             answer = Answer.from_plain(plain)
             chunk = self.ray.put(answer.chunk) if self.is_apart(i) else None
@@ -410,5 +410,10 @@ class EnvActors:
         self.pending.clear()
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of the message of an error, or its type if it has no message.
+
+    For an error that was raised in an actor, this is the message of the original error.
+    """
+    error = getattr(error, "cause", None) or error
     return str(error).partition("\n")[0] or type(error).__name__

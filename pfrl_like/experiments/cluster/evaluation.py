@@ -16,7 +16,7 @@ import torch
 from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.callbacks import statistics_of
-from pfrl_like.experiments.cluster.actors import POLL, SAVE_SECONDS, Limits
+from pfrl_like.experiments.cluster.actors import POLL, SAVE_SECONDS, Limits, first_line
 from pfrl_like.experiments.cluster.env_actor import (
     Weights,
     acting_tensors,
@@ -84,9 +84,13 @@ class EvalActor:
         """Return the state of the environment as JSON values."""
         return state_between_episodes(self.env)
 
-    def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `saved_state`."""
-        restore_between_episodes(self.env, state)
+    def restore_state(self, state: Mapping[str, Any]) -> list[str]:
+        """Restore the result of `saved_state`. Return reasons why later scores may differ."""
+        try:
+            restore_between_episodes(self.env, state)
+        except ValueError as error:
+            return [f"the evaluation environment cannot be restored: {error}"]
+        return []
 
 
 class EvaluatedEnv:
@@ -310,7 +314,7 @@ class ActorEvaluator(Evaluator):
             try:
                 env = self._ray.get(self._actor.saved_state.remote(), timeout=SAVE_SECONDS)
             except self._ray.exceptions.RayError as error:  # the next evaluation replaces the actor
-                env["reason"] = f"the state of the actor of the evaluation cannot be saved: {error!s:.200}"
+                env["reason"] = f"the state of the actor of the evaluation cannot be saved: {first_line(error)}"
         return {
             "seed": self._seed, "max_score": self.max_score, "elapsed": time.time() - self.start_time, "env": env,
             "prev_eval_t": self.prev_eval_t - self.eval_interval * is_repeated, "unreported": self._unreported,
@@ -322,8 +326,11 @@ class ActorEvaluator(Evaluator):
         reasons = [*super().restore_state({**state, "env": None})]
         if state["env"].get("way") == "unknown":
             return [*reasons, state["env"]["reason"]]
-        self._ray.get(self._actor.restore_state.remote(state["env"]))
-        return reasons
+        ref = self._actor.restore_state.remote(state["env"])
+        try:
+            return [*reasons, *self._ray.get(ref, timeout=self._limits.start + self._limits.answer)]
+        except self._ray.exceptions.RayError as error:  # the next evaluation raises it, or replaces the actor
+            return [*reasons, f"the actor of the evaluation cannot be restored: {first_line(error)}"]
 
     def close(self) -> None:
         """Record the running evaluation if it has finished, end the actor and close the files."""
