@@ -185,7 +185,8 @@ class ActorEvaluator(Evaluator):
         steps: Step at which training ends. The last evaluation is then awaited.
         is_exact: True to wait for the running evaluation when a checkpoint is saved. A resumed run then has the same
             scores as an uninterrupted run. If False, a resumed run repeats the evaluation with its own agent.
-        limits: Limits of time.
+        limits: Limits of time. `start` is that of the first process, and `replace` that of its successors.
+        timeout: Seconds in which an evaluation must finish. If it takes longer, another process repeats it.
     """
 
     def __init__(
@@ -210,21 +211,24 @@ class ActorEvaluator(Evaluator):
         steps: int,
         is_exact: bool,
         limits: Limits,
+        timeout: float,
     ) -> None:
         super().__init__(
             agent, env, n_steps, n_episodes, eval_interval, outdir, max_episode_len, step_offset, evaluation_hooks,
             save_best_so_far_agent, logger, use_tensorboard, success_threshold=success_threshold, env_choice="an actor",
         )  # fmt: skip
         self._ray, self._packed, self._cpus, self._steps, self._is_exact = ray, packed, cpus, steps, is_exact
-        self._limits = limits
+        self._limits, self._timeout = limits, timeout
         self._running: _Running | None = None
         self._unreported: float | None = None
         self._losses = 0
-        self._actor = self._start()
+        self._actor = self._start(limits.start)
 
-    def _start(self) -> Any:
+    def _start(self, limit: float) -> Any:
+        """Start an actor, which must be scheduled and make its environment within `limit` seconds."""
         actor = self._ray.remote(EvalActor).options(num_cpus=self._cpus).remote(self._packed, self._seed)
-        self._started, self._asked_at = actor.start.remote(sys.path), time.monotonic()
+        self._started, self._start_limit = actor.start.remote(sys.path), limit
+        self._has_started, self._since = False, time.monotonic()
         return actor
 
     def evaluate_if_necessary(self, t: int, episodes: int) -> float | None:
@@ -257,6 +261,8 @@ class ActorEvaluator(Evaluator):
         self.prev_eval_t = t - t % self.eval_interval
 
     def _submit(self, weights: Any, t: int) -> Any:
+        if self._has_started:
+            self._since = time.monotonic()
         limits = self.n_steps, self.n_episodes, self.max_episode_len
         return self._actor.evaluate.remote(weights, (self._seed + t) % 2**32, *limits)
 
@@ -268,7 +274,7 @@ class ActorEvaluator(Evaluator):
         while True:
             running = self._running
             if not self._ray.wait([running.ref], timeout=POLL if waits else 0.0)[0]:
-                self._check_start()
+                self._check_time(running)
                 if not waits:
                     return score
                 continue
@@ -279,7 +285,7 @@ class ActorEvaluator(Evaluator):
             except self._ray.exceptions.RayTaskError as error:
                 raise error_of(0, "of the evaluation ", error) from None
             except self._ray.exceptions.RayError as error:
-                self._replace(running, error)
+                self._replace(running, first_line(error))
         self._running, self._losses = None, 0
         stats = episode_statistics(returns, lengths, self.success_threshold)
         agent, self.agent = self.agent, running.agent
@@ -289,19 +295,35 @@ class ActorEvaluator(Evaluator):
             self.agent = agent
         return float(stats["mean"])
 
-    def _check_start(self) -> None:
-        is_late = time.monotonic() - self._asked_at > self._limits.start
-        if is_late and not self._ray.wait([self._started], timeout=0.0)[0]:
-            what = f"of the evaluation has not started within {self._limits.start:g} s"
+    def _check_time(self, running: _Running) -> None:
+        """Replace the actor if the evaluation takes too long.
+
+        Raises:
+            WorkerError: If the actor has not started in time.
+        """
+        seconds = time.monotonic() - self._since
+        if self._has_started:
+            if seconds > self._timeout:
+                self._replace(running, f"it did not finish within {self._timeout:g} s, see eval_timeout")
+        elif self._ray.wait([self._started], timeout=0.0)[0]:
+            self._has_started, self._since = True, time.monotonic()
+        elif seconds > self._start_limit:
+            what = f"of the evaluation has not started within {self._start_limit:g} s"
             raise WorkerError(0, f"{what}: it needs {self._cpus:g} CPU, or make_env has not returned")
 
-    def _replace(self, running: _Running, error: Exception) -> None:
-        """Start another actor after the actor was lost, and repeat the evaluation."""
+    def _replace(self, running: _Running, reason: str) -> None:
+        """Start another actor after the actor was lost, and repeat the evaluation.
+
+        Raises:
+            WorkerError: If the actor was lost too often during this evaluation.
+        """
         self._losses += 1
+        with contextlib.suppress(Exception):  # the process may have ended
+            self._ray.kill(self._actor)
         if self._losses > _MAX_LOSSES:
-            raise WorkerError(0, f"of the evaluation was lost {self._losses} times during one evaluation: {error}")
-        self.logger.warning("the actor of the evaluation is lost: another process repeats the evaluation")
-        self._actor = self._start()
+            raise WorkerError(0, f"of the evaluation was lost {self._losses} times during one evaluation: {reason}")
+        self.logger.warning("the actor of the evaluation is lost: %s. Another process repeats the evaluation", reason)
+        self._actor = self._start(self._limits.replace)
         self._running = running._replace(ref=self._submit(running.weights, running.t))
 
     def saved_state(self) -> dict[str, Any]:

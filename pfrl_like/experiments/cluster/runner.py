@@ -69,6 +69,7 @@ def train_agent_distributed(
     eval_n_episodes: int | None = 10,
     eval_max_episode_len: int | None = None,
     eval_success_threshold: float | None = None,
+    eval_timeout: float = 3600.0,
     successful_score: float | None = None,
     evaluation_hooks: Sequence[Any] = (),
     save_best_so_far_agent: bool = True,
@@ -162,7 +163,8 @@ def train_agent_distributed(
         start_timeout: Seconds in which an actor must be scheduled and make its environments, or a learner its agent.
         answer_timeout: Seconds in which an actor must answer. An actor that takes longer is replaced. A learner that
             takes longer ends the run.
-        replace_timeout: Seconds in which an actor must start again after its node was lost.
+        replace_timeout: Seconds in which an actor must start again after its node was lost. The actor of the evaluation
+            always has this time to start again.
         max_early_deaths: Number of times that an actor may be lost before its first answer. If it is lost more often,
             the run ends.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
@@ -174,6 +176,8 @@ def train_agent_distributed(
         eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `max_episode_len` is used.
         eval_success_threshold: Minimum return of a successful evaluation episode. If not None, "success_rate" is added
             to the statistics that evaluation hooks and TensorBoard get.
+        eval_timeout: Seconds in which an evaluation must finish. If it takes longer, its actor is replaced, and repeats
+            the evaluation. If this happens four times in one evaluation, the run ends.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
             condition is disabled.
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
@@ -326,7 +330,7 @@ def _evaluator(
     return lambda step_offset: ActorEvaluator(
         arguments["agent"], EvaluatedEnv(source), step_offset=step_offset, ray=ray, packed=packed,
         cpus=arguments["cpus_per_actor"], steps=arguments["steps"], is_exact=arguments["order"] == "fixed",
-        limits=source.actors.limits, **options,
+        limits=source.actors.limits, timeout=arguments["eval_timeout"], **options,
     )  # fmt: skip
 
 
@@ -336,7 +340,7 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
     check_counts(1, False, **{name: arguments[name] for name in counts})
     check_counts(0, False, max_early_deaths=arguments["max_early_deaths"])
     check_counts(0, True, seed=arguments["seed"])
-    seconds = "seconds_per_message", "start_timeout", "answer_timeout", "replace_timeout"
+    seconds = "seconds_per_message", "start_timeout", "answer_timeout", "replace_timeout", "eval_timeout"
     check_seconds(**{name: arguments[name] for name in seconds})
     check_choice("order", arguments["order"], ("arrival", "fixed"))
     check_choice("replay", arguments["replay"], ("learner", "actor"))
