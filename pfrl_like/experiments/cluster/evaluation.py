@@ -220,6 +220,7 @@ class ActorEvaluator(Evaluator):
         self._ray, self._packed, self._cpus, self._steps, self._is_exact = ray, packed, cpus, steps, is_exact
         self._limits, self._timeout = limits, timeout
         self._running: _Running | None = None
+        self._repeated: int | None = None  # step of the evaluation that a resumed run repeats
         self._unreported: float | None = None
         self._losses = 0
         self._actor = self._start(limits.start)
@@ -288,6 +289,9 @@ class ActorEvaluator(Evaluator):
                 self._replace(running, first_line(error))
         self._running, self._losses = None, 0
         stats = episode_statistics(returns, lengths, self.success_threshold)
+        if self._repeated is not None:  # the earlier part of the run may have finished it after its last checkpoint
+            self.drop_scores(self._repeated)
+            self._repeated = None
         agent, self.agent = self.agent, running.agent
         try:
             self._record(running.t, running.episodes, stats)
@@ -330,22 +334,27 @@ class ActorEvaluator(Evaluator):
         """Return the state that later scores depend on, except the state of the agent."""
         if self._running is not None and self._is_exact:
             self._unreported = self._result(waits=True)
-        is_repeated = self._running is not None
+        repeated = self._repeated
+        if repeated is None and self._running is not None:
+            repeated = self._running.t
         env = {"way": "unknown", "reason": "an evaluation was running"}
-        if not is_repeated:
+        if self._running is None:
             try:
                 env = self._ray.get(self._actor.saved_state.remote(), timeout=SAVE_SECONDS)
             except self._ray.exceptions.RayError as error:  # the next evaluation replaces the actor
                 env["reason"] = f"the state of the actor of the evaluation cannot be saved: {first_line(error)}"
         return {
             "seed": self._seed, "max_score": self.max_score, "elapsed": time.time() - self.start_time, "env": env,
-            "prev_eval_t": self.prev_eval_t - self.eval_interval * is_repeated, "unreported": self._unreported,
+            "prev_eval_t": self.prev_eval_t - self.eval_interval * (self._running is not None), "repeated": repeated,
+            "unreported": self._unreported,
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Restore the result of `saved_state`. Return reasons why later scores may differ."""
-        self._unreported = state["unreported"]
+        self._unreported, self._repeated = state["unreported"], state["repeated"]
+        best = self.max_score  # `best` may have been saved after the checkpoint
         reasons = [*super().restore_state({**state, "env": None})]
+        self.max_score = max(best, self.max_score)
         if state["env"].get("way") == "unknown":
             return [*reasons, state["env"]["reason"]]
         ref = self._actor.restore_state.remote(state["env"])
