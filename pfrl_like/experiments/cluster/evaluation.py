@@ -221,7 +221,7 @@ class ActorEvaluator(Evaluator):
         self._limits, self._timeout = limits, timeout
         self._running: _Running | None = None
         self._repeated: int | None = None  # step of the evaluation that a resumed run repeats
-        self._unreported: float | None = None
+        self._scores_left: list[tuple[dict[str, Any], float]] = []
         self._losses = 0
         self._actor = self._start(limits.start)
 
@@ -233,7 +233,7 @@ class ActorEvaluator(Evaluator):
         return actor
 
     def evaluate_if_necessary(self, t: int, episodes: int) -> float | None:
-        """Return the score of an evaluation that has finished, and start an evaluation if one is due.
+        """Record an evaluation that has finished, and start an evaluation if one is due.
 
         After the last step of training, wait for the evaluations.
 
@@ -242,14 +242,21 @@ class ActorEvaluator(Evaluator):
             episodes: Number of training episodes that have ended so far.
 
         Returns:
-            The mean return; None if no evaluation has finished since the last call.
+            The newest mean return that `take_scores` has not yet returned. None if there is none.
         """
-        score = self._result(waits=t >= self._steps)
+        self._take(waits=t >= self._steps)
         if self._running is None and t >= self.prev_eval_t + self.eval_interval:
             self._ask(t, episodes)
-            if t >= self._steps:
-                score = self._result(waits=True)
-        return score
+            self._take(waits=t >= self._steps)
+        return self._scores_left[-1][1] if self._scores_left else None
+
+    def take_scores(self) -> list[tuple[dict[str, Any], float]]:
+        """Return statistics and score of each evaluation that has finished since the last call, oldest first.
+
+        The statistics are those of the agent when the evaluation started.
+        """
+        scores, self._scores_left = self._scores_left, []
+        return scores
 
     def _ask(self, t: int, episodes: int) -> None:
         folder = os.path.join(self.outdir, _CANDIDATE)
@@ -267,17 +274,16 @@ class ActorEvaluator(Evaluator):
         limits = self.n_steps, self.n_episodes, self.max_episode_len
         return self._actor.evaluate.remote(weights, (self._seed + t) % 2**32, *limits)
 
-    def _result(self, *, waits: bool) -> float | None:
-        """Record the running evaluation if it has finished. Return its score, or one that was not yet returned."""
-        score, self._unreported = self._unreported, None
-        if self._running is None:
-            return score
+    def _take(self, *, waits: bool) -> None:
+        """Record the running evaluation if it has finished."""
         while True:
             running = self._running
+            if running is None:
+                return
             if not self._ray.wait([running.ref], timeout=POLL if waits else 0.0)[0]:
                 self._check_time(running)
                 if not waits:
-                    return score
+                    return
                 continue
             try:
                 check_versions(0, self._ray.get(self._started), "of the evaluation ")
@@ -297,7 +303,7 @@ class ActorEvaluator(Evaluator):
             self._record(running.t, running.episodes, stats)
         finally:
             self.agent = agent
-        return float(stats["mean"])
+        self._scores_left.append((dict(running.agent.get_statistics()), float(stats["mean"])))
 
     def _check_time(self, running: _Running) -> None:
         """Replace the actor if the evaluation takes too long.
@@ -333,7 +339,7 @@ class ActorEvaluator(Evaluator):
     def saved_state(self) -> dict[str, Any]:
         """Return the state that later scores depend on, except the state of the agent."""
         if self._running is not None and self._is_exact:
-            self._unreported = self._result(waits=True)
+            self._take(waits=True)
         repeated = self._repeated
         if repeated is None and self._running is not None:
             repeated = self._running.t
@@ -346,12 +352,13 @@ class ActorEvaluator(Evaluator):
         return {
             "seed": self._seed, "max_score": self.max_score, "elapsed": time.time() - self.start_time, "env": env,
             "prev_eval_t": self.prev_eval_t - self.eval_interval * (self._running is not None), "repeated": repeated,
-            "unreported": self._unreported,
+            "scores_left": self._scores_left,
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Restore the result of `saved_state`. Return reasons why later scores may differ."""
-        self._unreported, self._repeated = state["unreported"], state["repeated"]
+        self._scores_left = [(statistics, score) for statistics, score in state["scores_left"]]
+        self._repeated = state["repeated"]
         best = self.max_score  # `best` may have been saved after the checkpoint
         reasons = [*super().restore_state({**state, "env": None})]
         self.max_score = max(best, self.max_score)
@@ -366,7 +373,7 @@ class ActorEvaluator(Evaluator):
     def close(self) -> None:
         """Record the running evaluation if it has finished, end the actor and close the files."""
         with contextlib.suppress(Exception):  # the run may end because of the actor
-            self._result(waits=False)
+            self._take(waits=False)
         with contextlib.suppress(Exception):
             self._ray.kill(self._actor)
         shutil.rmtree(os.path.join(self.outdir, _CANDIDATE), ignore_errors=True)
