@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -29,6 +30,7 @@ from pfrl_like.experiments.cluster.env_actor import (
 )
 from pfrl_like.experiments.evaluator import Evaluator, episode_statistics, run_evaluation_episodes
 from pfrl_like.random_streams.streams import isolated_rng
+from pfrl_like.runs.loop import Terminated
 from pfrl_like.utils.env_values import takes_at_reset
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -161,7 +163,8 @@ class ActorEvaluator(Evaluator):
     """Evaluator whose episodes run in an actor, while training continues.
 
     The agent is saved aside when an evaluation starts. If its score is the best, this saved agent is copied to `best`.
-    If an evaluation is due while another one is running, it starts when the other one has finished.
+    If an evaluation is due while another one is running, it starts when the other one has finished. The evaluations are
+    awaited after the end of training.
 
     Args:
         agent: Agent to evaluate.
@@ -182,9 +185,9 @@ class ActorEvaluator(Evaluator):
         ray: The module `ray`, with a connection.
         packed: First argument of `EvalActor`.
         cpus: Number of CPUs that Ray reserves for the actor.
-        steps: Step at which training ends. The last evaluation is then awaited.
-        is_exact: True to wait for the running evaluation when a checkpoint is saved. A resumed run then has the same
-            scores as an uninterrupted run. If False, a resumed run repeats the evaluation with its own agent.
+        is_exact: True to wait for the running evaluation when the next one is due, or when a checkpoint is saved. Two
+            runs then have equal scores, and so has a resumed run. If False, training never waits, and a resumed run
+            repeats the evaluation with its own agent.
         limits: Limits of time. `start` is that of the first process, and `replace` that of its successors.
         timeout: Seconds in which an evaluation must finish. If it takes longer, another process repeats it.
     """
@@ -208,7 +211,6 @@ class ActorEvaluator(Evaluator):
         ray: Any,
         packed: bytes,
         cpus: float,
-        steps: int,
         is_exact: bool,
         limits: Limits,
         timeout: float,
@@ -217,7 +219,7 @@ class ActorEvaluator(Evaluator):
             agent, env, n_steps, n_episodes, eval_interval, outdir, max_episode_len, step_offset, evaluation_hooks,
             save_best_so_far_agent, logger, use_tensorboard, success_threshold=success_threshold, env_choice="an actor",
         )  # fmt: skip
-        self._ray, self._packed, self._cpus, self._steps, self._is_exact = ray, packed, cpus, steps, is_exact
+        self._ray, self._packed, self._cpus, self._is_exact = ray, packed, cpus, is_exact
         self._limits, self._timeout = limits, timeout
         self._running: _Running | None = None
         self._repeated: int | None = None  # step of the evaluation that a resumed run repeats
@@ -235,7 +237,9 @@ class ActorEvaluator(Evaluator):
     def evaluate_if_necessary(self, t: int, episodes: int) -> float | None:
         """Record an evaluation that has finished, and start an evaluation if one is due.
 
-        After the last step of training, wait for the evaluations.
+        An exact evaluator waits for the running evaluation when the next one is due, and looks at it only then. So the
+        step at which a score arrives does not depend on time. If a signal interrupts the wait, `is_interrupted` is
+        True: a resumed run repeats this call.
 
         Args:
             t: Number of training steps so far.
@@ -244,11 +248,25 @@ class ActorEvaluator(Evaluator):
         Returns:
             The newest mean return that `take_scores` has not yet returned. None if there is none.
         """
-        self._take(waits=t >= self._steps)
-        if self._running is None and t >= self.prev_eval_t + self.eval_interval:
+        self.is_interrupted = False
+        is_due = t >= self.prev_eval_t + self.eval_interval
+        if is_due or not self._is_exact:
+            self._take(waits=is_due and self._is_exact)
+        if is_due and self._running is None:
             self._ask(t, episodes)
-            self._take(waits=t >= self._steps)
         return self._scores_left[-1][1] if self._scores_left else None
+
+    def finish(self, t: int, episodes: int) -> None:
+        """Wait for the evaluations that are running or due, because training has ended.
+
+        Args:
+            t: Number of training steps.
+            episodes: Number of training episodes that have ended.
+        """
+        self._take(waits=True)
+        if t >= self.prev_eval_t + self.eval_interval:
+            self._ask(t, episodes)
+            self._take(waits=True)
 
     def take_scores(self) -> list[tuple[dict[str, Any], float]]:
         """Return statistics and score of each evaluation that has finished since the last call, oldest first.
@@ -274,27 +292,18 @@ class ActorEvaluator(Evaluator):
         limits = self.n_steps, self.n_episodes, self.max_episode_len
         return self._actor.evaluate.remote(weights, (self._seed + t) % 2**32, *limits)
 
-    def _take(self, *, waits: bool) -> None:
-        """Record the running evaluation if it has finished."""
-        while True:
-            running = self._running
-            if running is None:
-                return
-            if not self._ray.wait([running.ref], timeout=POLL if waits else 0.0)[0]:
-                self._check_time(running)
-                if not waits:
-                    return
-                continue
-            try:
-                check_versions(0, self._ray.get(self._started), "of the evaluation ")
-                returns, lengths = self._ray.get(running.ref)
-                break
-            except self._ray.exceptions.RayTaskError as error:
-                raise error_of(0, "of the evaluation ", error) from None
-            except self._ray.exceptions.RayError as error:
-                self._replace(running, first_line(error))
+    def _take(self, *, waits: bool, limit: float = math.inf) -> None:
+        """Record the running evaluation if it has finished. If `waits`, wait for it, at most `limit` seconds."""
+        try:
+            result = self._result(time.monotonic() + limit if waits else 0.0)
+        except (KeyboardInterrupt, Terminated):
+            self.is_interrupted = True  # the evaluation is still running
+            raise
+        running = self._running
+        if running is None or result is None:
+            return
         self._running, self._losses = None, 0
-        stats = episode_statistics(returns, lengths, self.success_threshold)
+        stats = episode_statistics(*result, self.success_threshold)
         if self._repeated is not None:  # the earlier part of the run may have finished it after its last checkpoint
             self.drop_scores(self._repeated)
             self._repeated = None
@@ -304,6 +313,25 @@ class ActorEvaluator(Evaluator):
         finally:
             self.agent = agent
         self._scores_left.append((dict(running.agent.get_statistics()), float(stats["mean"])))
+
+    def _result(self, deadline: float) -> tuple[list[float], list[float]] | None:
+        """Return the result of the running evaluation. None if it has not finished at the time `deadline`."""
+        while (running := self._running) is not None:
+            seconds = min(max(0.0, deadline - time.monotonic()), POLL)
+            if not self._ray.wait([running.ref], timeout=seconds)[0]:
+                self._check_time(running)
+                if time.monotonic() >= deadline:
+                    break
+                continue
+            try:
+                check_versions(0, self._ray.get(self._started), "of the evaluation ")
+                returns, lengths = self._ray.get(running.ref)
+                return returns, lengths
+            except self._ray.exceptions.RayTaskError as error:
+                raise error_of(0, "of the evaluation ", error) from None
+            except self._ray.exceptions.RayError as error:
+                self._replace(running, first_line(error))
+        return None
 
     def _check_time(self, running: _Running) -> None:
         """Replace the actor if the evaluation takes too long.
@@ -338,15 +366,18 @@ class ActorEvaluator(Evaluator):
 
     def saved_state(self) -> dict[str, Any]:
         """Return the state that later scores depend on, except the state of the agent."""
-        if self._running is not None and self._is_exact:
-            self._take(waits=True)
+        limit = math.inf if self._is_exact else SAVE_SECONDS
+        if isinstance(sys.exc_info()[1], KeyboardInterrupt | Terminated):  # the process may soon be killed
+            limit = SAVE_SECONDS
+        if self._is_exact:
+            self._take(waits=True, limit=limit)
         repeated = self._repeated
         if repeated is None and self._running is not None:
             repeated = self._running.t
         env = {"way": "unknown", "reason": "an evaluation was running"}
         if self._running is None:
             try:
-                env = self._ray.get(self._actor.saved_state.remote(), timeout=SAVE_SECONDS)
+                env = self._ray.get(self._actor.saved_state.remote(), timeout=min(limit, self._limits.answer))
             except self._ray.exceptions.RayError as error:  # the next evaluation replaces the actor
                 env["reason"] = f"the state of the actor of the evaluation cannot be saved: {first_line(error)}"
         return {

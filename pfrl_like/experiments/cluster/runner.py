@@ -140,7 +140,7 @@ def train_agent_distributed(
             cannot be written always ends training. A persistent buffer is closed in this process and opened in the
             other one. It has no journal: on resume it is set back to the checkpoint.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
-            turn: two runs with the same seeds are then equal, and a run resumes exactly.
+            turn: two runs with the same seeds are then equal, with their scores, and a run resumes exactly.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
             `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
         seconds_per_message: Number of seconds of stepping that one message contains, within `rows_per_message`.
@@ -170,7 +170,9 @@ def train_agent_distributed(
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         eval_interval: Number of training steps between evaluations. They run in an actor of their own while training
-            continues. If None, there are no evaluations.
+            continues. With `order="arrival"`, training waits for them only at its end: an evaluation that is due while
+            another one is running starts later, or is skipped. With `order="fixed"`, training waits for the running
+            evaluation when the next one is due and when a checkpoint is saved. If None, there are no evaluations.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
         eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `max_episode_len` is used.
@@ -329,7 +331,7 @@ def _evaluator(
     options = evaluator_options(arguments, arguments["max_episode_len"])
     return lambda step_offset: ActorEvaluator(
         arguments["agent"], EvaluatedEnv(source), step_offset=step_offset, ray=ray, packed=packed,
-        cpus=arguments["cpus_per_actor"], steps=arguments["steps"], is_exact=arguments["order"] == "fixed",
+        cpus=arguments["cpus_per_actor"], is_exact=arguments["order"] == "fixed",
         limits=source.actors.limits, timeout=arguments["eval_timeout"], **options,
     )  # fmt: skip
 
