@@ -123,16 +123,25 @@ class EvaluatedEnv:
 class EvaluatedAgent:
     """The agent of the version that is evaluated. It was saved when the evaluation started, and can be saved again.
 
+    All other attributes are those of the agent, and are set there.
+
     Args:
-        agent: The agent, which has learnt further in the meantime. It has all other attributes.
+        agent: The agent, which has learnt further in the meantime.
         folder: Directory in which the evaluated version was saved.
     """
 
+    _agent: Any
+    _folder: str
+    _statistics: list[tuple[str, Any]]
+
     def __init__(self, agent: Any, folder: str) -> None:
-        self._agent, self._folder, self._statistics = agent, folder, statistics_of(agent)
+        vars(self).update(_agent=agent, _folder=folder, _statistics=statistics_of(agent))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._agent, name, value)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Return the statistics of the evaluated version."""
@@ -278,7 +287,7 @@ class ActorEvaluator(Evaluator):
 
     def _ask(self, t: int, episodes: int) -> None:
         folder = os.path.join(self.outdir, _CANDIDATE)
-        if self.save_best_so_far_agent:
+        if self.save_best_so_far_agent or self.evaluation_hooks:  # a hook may save the agent
             shutil.rmtree(folder, ignore_errors=True)
             with isolated_rng():
                 self.agent.save(folder)
