@@ -12,7 +12,7 @@ from pfrl_like.experiments.cluster.env_actor import Answer, Description, EnvActo
 from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer, RemoteChunk
 from pfrl_like.runs.loop import unknown_state
 
-#: Maximum number of seconds for which `next` waits, so that signals and time limits are noticed.
+#: Maximum number of seconds of one call of `ray.wait`, so that signals and time limits are noticed.
 POLL = 0.5
 #: Seconds after the loss of a process in which the loss of its node is noticed. Ray needs 15 s to notice a lost node.
 _NODE_SECONDS = 60.0

@@ -1,4 +1,4 @@
-"""Evaluation in an actor of its own, which never makes training wait."""
+"""Evaluation in an actor of its own, while training continues."""
 
 import contextlib
 import logging
