@@ -313,8 +313,6 @@ def train(
                     if evaluation is not None and evaluation.finish_tick(clock, [*hooks, checkpoints]):
                         checkpoints.save(clock, "_except")
                     run_loop(source, clock, callbacks, checkpoints)
-                    if evaluation is not None:
-                        evaluation.finish(clock)
                 if clock.t > step_offset and (text := updates.warning()):
                     logger.warning(text)
                 if resumed_from is None or os.path.basename(resumed_from.path) != f"{clock.t}_finish":

@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from pfrl_like.distributed.data_parallel import check_agent, has_process_group
 from pfrl_like.envs.make_env import make_env as make_env_from_id
-from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
+from pfrl_like.experiments.callbacks import EpisodeLog, Evaluation, IntervalLog
 from pfrl_like.experiments.cluster.actors import EnvActors, Limits
 from pfrl_like.experiments.cluster.env_actor import MakeEnv, Origin, RemoteEnvs
 from pfrl_like.experiments.cluster.evaluation import ActorEvaluator, EvaluatedEnv
@@ -30,7 +30,7 @@ from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
-from pfrl_like.runs.loop import Callback
+from pfrl_like.runs.loop import Callback, Clock, Source, run
 from pfrl_like.runs.mirror import mirrored
 from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, check_seconds, names_unknown_keywords
 from pfrl_like.utils.integers import takes_integral_floats
@@ -262,7 +262,15 @@ def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, An
             IntervalLog(agent, arguments["log_interval"], arguments["return_window_size"], logger, directory),
         ],
         eval_during_episode=True,
+        run_loop=_run_loop,
     )
+
+
+def _run_loop(source: Source, clock: Clock, callbacks: Sequence[Callback], _: Any) -> None:
+    """Run the training loop, and wait for the evaluations that are running or due at its end."""
+    run(source, clock, callbacks)
+    for evaluation in (each for each in callbacks if isinstance(each, Evaluation)):
+        evaluation.finish(clock)
 
 
 def _source(
