@@ -103,7 +103,8 @@ class Evaluation:
 
     Args:
         evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
-            is due.
+            is due. If evaluations run elsewhere, its class has two further methods: `take_scores()` returns a list of
+            (statistics, score), which the history gets instead, and `finish(t=, episodes=)` waits for evaluations.
         agent: Agent whose statistics are stored with every score.
         successful_score: Training ends when an evaluation reaches this score. If None, this condition is disabled.
         during_episode: True to allow evaluation during an episode.
@@ -143,11 +144,24 @@ class Evaluation:
                 clock.between_ticks = True  # a resumed run repeats the evaluation, and then finishes this tick
             raise
         self._interrupted = None
-        if score is not None:
-            if self.restart is not None:
-                self.restart(getattr(self.evaluator, "env", None))
-            self.history.append({**dict(statistics_at(clock, self.agent)), "eval_score": score})
-            self.stop_if_due(clock)
+        self._append([] if score is None else [(statistics_at(clock, self.agent), score)], clock)
+
+    def _append(self, scores: Sequence[tuple[Any, float]], clock: Clock) -> None:
+        """Append scores and statistics to the history. End training if that is due."""
+        if hasattr(type(self.evaluator), "take_scores"):
+            scores = self.evaluator.take_scores()
+        if not scores:
+            return
+        if self.restart is not None:
+            self.restart(getattr(self.evaluator, "env", None))
+        self.history += [{**dict(statistics), "eval_score": score} for statistics, score in scores]
+        self.stop_if_due(clock)
+
+    def finish(self, clock: Clock) -> None:
+        """Wait for evaluations that run elsewhere, unless a signal has ended training."""
+        if clock.interrupted is None and hasattr(type(self.evaluator), "take_scores"):
+            self.evaluator.finish(t=clock.t, episodes=clock.episodes)
+            self._append([], clock)
 
     def finish_tick(self, clock: Clock, callbacks: Sequence[Callback]) -> bool:
         """Repeat the evaluation that a signal has interrupted before the run was resumed, if there is one.

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pfrl_like.errors import WorkerError
-from pfrl_like.experiments.cluster.env_actor import Answer, Description, EnvActor, Origin, error_of, versions
+from pfrl_like.experiments.cluster.env_actor import Answer, Description, EnvActor, Origin, check_versions, error_of
 from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer, RemoteChunk
 from pfrl_like.runs.loop import unknown_state
 
-#: Maximum number of seconds for which `next` waits, so that signals and time limits are noticed.
-_POLL = 0.5
+#: Maximum number of seconds of one call of `ray.wait`, so that signals and time limits are noticed.
+POLL = 0.5
 #: Seconds after the loss of a process in which the loss of its node is noticed. Ray needs 15 s to notice a lost node.
 _NODE_SECONDS = 60.0
 #: Maximum number of seconds in which an actor must answer when a checkpoint is saved, and in which it closes.
-_SAVE_SECONDS, _CLOSE_SECONDS = 30.0, 1.0
+SAVE_SECONDS, _CLOSE_SECONDS = 30.0, 1.0
 
 
 class Limits(NamedTuple):
@@ -167,7 +167,7 @@ class EnvActors:
             WorkerError: If an environment raised an error, or if an actor cannot be replaced.
         """
         ref = self._first_ready(list(self.pending)[: 1 if in_turn else None])
-        if time.monotonic() - self._checked_at > _POLL:
+        if time.monotonic() - self._checked_at > POLL:
             self._check_deadlines()
         if ref not in self.pending:
             return None
@@ -177,10 +177,10 @@ class EnvActors:
         except self.ray.exceptions.RayTaskError as error:
             raise error_of(request.actor, "", error) from None
         except self.ray.exceptions.RayError as error:
-            self._lose(request, _first_line(error))
+            self._lose(request, first_line(error))
             return None
         if request.ping is not None:
-            check_versions(request.actor, answer)
+            check_versions(request.actor, answer.versions)
             self.descriptions[request.actor] = answer
             self.idle += [request.actor] * self.limits.in_flight
             return None
@@ -204,7 +204,7 @@ class EnvActors:
         """
         ready = set(self.ray.wait(refs, num_returns=len(refs), timeout=0.0)[0]) if refs else ()
         if refs and not ready:
-            ready = self.ray.wait(refs, num_returns=1, timeout=_POLL)[0]
+            ready = self.ray.wait(refs, num_returns=1, timeout=POLL)[0]
         return next((ref for ref in refs if ref in ready), None)
 
     def _make(self, i: int) -> Any:
@@ -312,7 +312,7 @@ class EnvActors:
         "rows" is the number of steps that these answers were asked for. If an actor does not answer, the state contains
         the reason in its place.
         """
-        deadline = time.monotonic() + min(self.limits.answer, _SAVE_SECONDS)
+        deadline = time.monotonic() + min(self.limits.answer, SAVE_SECONDS)
         states = [handle.saved_state.remote() for handle in self.handles]
         plain: list[Any] = []
         answers: dict[Any, Any] = {}
@@ -325,7 +325,7 @@ class EnvActors:
                 answers |= {ref: self._whole(ref, answer).to_plain() for ref, answer in zip(refs, own, strict=True)}
                 plain.append(saved)
             except Exception as error:  # the next `next` raises it, or replaces the actor
-                plain.append(unknown_state(f"the state of actor {i} cannot be saved: {_first_line(error)}"))
+                plain.append(unknown_state(f"the state of actor {i} cannot be saved: {first_line(error)}"))
         waiting = ((answers[ref], each) for ref, each in self.pending.items() if ref in answers)
         pending = [[each.actor, each.rows, answer, each.number] for answer, each in waiting]
         return {
@@ -364,7 +364,7 @@ class EnvActors:
             except self.ray.exceptions.RayTaskError:
                 raise
             except self.ray.exceptions.RayError as error:  # `next` replaces the actor
-                reasons.append(f"actor {i} was lost: {_first_line(error)}")
+                reasons.append(f"actor {i} was lost: {first_line(error)}")
         for i, rows, plain, number in state["pending"]:
             answer = Answer.from_plain(plain)
             chunk = self.ray.put(answer.chunk) if self.is_apart(i) else None
@@ -410,17 +410,10 @@ class EnvActors:
         self.pending.clear()
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
+def first_line(error: BaseException) -> str:
+    """Return the first line of the message of an error, or its type if it has no message.
 
-
-def check_versions(index: int, description: Description) -> None:
-    """Check that an actor has the versions of this process.
-
-    Raises:
-        WorkerError: If a version differs. The message names the package and both versions.
+    For an error that was raised in an actor, this is the message of the original error.
     """
-    for name, version in versions().items():
-        if description.versions[name] != version:
-            other = f"has {name} {description.versions[name]}, and the driver has {version}"
-            raise WorkerError(index, f"{other}: install the same versions on all nodes")
+    error = getattr(error, "cause", None) or error
+    return str(error).partition("\n")[0] or type(error).__name__

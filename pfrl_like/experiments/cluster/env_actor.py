@@ -118,6 +118,23 @@ def versions() -> dict[str, str]:
     return {name: str(known[name]) for name in ("python", "torch", "numpy", "pfrl_like")}
 
 
+def check_versions(index: int, found: Mapping[str, str], which: str = "") -> None:
+    """Check that an actor has the versions of this process.
+
+    Args:
+        index: Number of the actor.
+        found: Result of `versions` in the actor.
+        which: Text before the description of the failure.
+
+    Raises:
+        WorkerError: If a version differs. The message names the package and both versions.
+    """
+    for name, version in versions().items():
+        if found[name] != version:
+            other = f"{which}has {name} {found[name]}, and the driver has {version}"
+            raise WorkerError(index, f"{other}: install the same versions on all nodes")
+
+
 def acting_tensors(agent: Any) -> list[Tensor]:
     """Return the parameters and buffers that an agent and its acting copies have, in a fixed order."""
     states = (module.state_dict() for module in agent.acting_modules.values())

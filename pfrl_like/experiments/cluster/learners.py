@@ -20,8 +20,7 @@ from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.distributed.data_parallel import data_parallel
 from pfrl_like.distributed.learner_group import LearnerGroup
 from pfrl_like.errors import CheckpointError, PfrlLikeError, WorkerError
-from pfrl_like.experiments.cluster.actors import check_versions
-from pfrl_like.experiments.cluster.env_actor import Description, add_paths, error_of, versions
+from pfrl_like.experiments.cluster.env_actor import add_paths, check_versions, error_of, versions
 from pfrl_like.experiments.cluster.ray_session import variables
 from pfrl_like.experiments.cluster.remote_buffer import RemoteChunk
 from pfrl_like.random_streams.streams import GlobalStreams, Streams
@@ -104,8 +103,8 @@ class LearnerActor:
         """Return the identifier of the GPU of this process."""
         return gpu_of(torch.device("cuda"))
 
-    def start(self, paths: Sequence[str], n_threads: int) -> Description:
-        """Make the agent, and describe the process.
+    def start(self, paths: Sequence[str], n_threads: int) -> dict[str, str]:
+        """Make the agent, and return the result of `versions`.
 
         Args:
             paths: Folders of modules that the user imports.
@@ -117,7 +116,7 @@ class LearnerActor:
         set_random_seed(self._seed)
         self.agent = make_agent()
         set_random_seed(self._seed)  # `make_agent` may have set the same seed in all learners
-        return Description(versions(), "", None, None, None)
+        return versions()
 
     def join(self, address: str, port: int, seconds: float) -> None:
         """Join the process group of the driver, whose store listens at an address and a port; see `process_group`."""
@@ -310,7 +309,7 @@ class Learners:
                 self._actors[rank] = self._class.remote(*self._arguments[rank])
         threads = torch.get_num_threads()
         for rank, ref in {rank: actor.start.remote(sys.path, threads) for rank, actor in self._actors.items()}.items():
-            check_versions(rank, self._started(rank, ref))
+            check_versions(rank, self._started(rank, ref), "of the learners ")
 
     def _started(self, rank: int, ref: Any) -> Any:
         if not self._ray.wait([ref], timeout=self._start_timeout)[0]:

@@ -19,7 +19,7 @@ import torch
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import WorkerError
-from pfrl_like.experiments.cluster.env_actor import add_paths
+from pfrl_like.experiments.cluster.env_actor import add_paths, check_versions, versions
 from pfrl_like.experiments.cluster.replay_journal import ReplayJournal, drop_journals, read_chunks
 from pfrl_like.learning.chunks import append_to_buffer
 from pfrl_like.processes.rerun_request import rerun_request
@@ -49,8 +49,8 @@ class ReplayActor:
         self._packed, self._seed = packed, seed
         self._journal: ReplayJournal | None = None
 
-    def start(self, paths: Sequence[str]) -> tuple[Size, int]:
-        """Load the buffer, and return its size and the number of the process.
+    def start(self, paths: Sequence[str]) -> tuple[Size, int, dict[str, str]]:
+        """Load the buffer, and return its size, the number of the process and the result of `versions`.
 
         Args:
             paths: Folders of modules that the user imports.
@@ -60,7 +60,7 @@ class ReplayActor:
         (buffer,) = cloudpickle.loads(self._packed)
         self.buffer = buffer() if isinstance(buffer, functools.partial) else buffer
         set_random_seed(self._seed)
-        return self._size(), os.getpid()
+        return self._size(), os.getpid(), versions()
 
     def append_chunk(self, chunk: Any, env_ids: Sequence[Any], is_cut: bool, label: Mapping[str, Any]) -> Size:
         """Store the steps of a chunk, and write it to the journal.
@@ -208,7 +208,8 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
         self._actor = ray.remote(ReplayActor).options(**options).remote(packed, seed)
         self._size: Size
-        self._size, self.pid = self._get(self._actor.start.remote(sys.path))
+        self._size, self.pid, found = self._get(self._actor.start.remote(sys.path))
+        check_versions(0, found, "of the replay buffer ")
         self._timeout = limits[1]
 
     @property

@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from pfrl_like.distributed.data_parallel import check_agent, has_process_group
 from pfrl_like.envs.make_env import make_env as make_env_from_id
-from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
+from pfrl_like.experiments.callbacks import EpisodeLog, Evaluation, IntervalLog
 from pfrl_like.experiments.cluster.actors import EnvActors, Limits
 from pfrl_like.experiments.cluster.env_actor import MakeEnv, Origin, RemoteEnvs
 from pfrl_like.experiments.cluster.evaluation import ActorEvaluator, EvaluatedEnv
@@ -30,7 +30,7 @@ from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
-from pfrl_like.runs.loop import Callback
+from pfrl_like.runs.loop import Callback, Clock, Source, run
 from pfrl_like.runs.mirror import mirrored
 from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, check_seconds, names_unknown_keywords
 from pfrl_like.utils.integers import takes_integral_floats
@@ -69,6 +69,7 @@ def train_agent_distributed(
     eval_n_episodes: int | None = 10,
     eval_max_episode_len: int | None = None,
     eval_success_threshold: float | None = None,
+    eval_timeout: float = 3600.0,
     successful_score: float | None = None,
     evaluation_hooks: Sequence[Any] = (),
     save_best_so_far_agent: bool = True,
@@ -139,7 +140,7 @@ def train_agent_distributed(
             cannot be written always ends training. A persistent buffer is closed in this process and opened in the
             other one. It has no journal: on resume it is set back to the checkpoint.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
-            turn: two runs with the same seeds are then equal, and a run resumes exactly.
+            turn: two runs with the same seeds are then equal, with their scores, and a run resumes exactly.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
             `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
         seconds_per_message: Number of seconds of stepping that one message contains, within `rows_per_message`.
@@ -162,18 +163,23 @@ def train_agent_distributed(
         start_timeout: Seconds in which an actor must be scheduled and make its environments, or a learner its agent.
         answer_timeout: Seconds in which an actor must answer. An actor that takes longer is replaced. A learner that
             takes longer ends the run.
-        replace_timeout: Seconds in which an actor must start again after its node was lost.
+        replace_timeout: Seconds in which an actor must start again after its node was lost. The actor of the evaluation
+            always has this time to start again.
         max_early_deaths: Number of times that an actor may be lost before its first answer. If it is lost more often,
             the run ends.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         eval_interval: Number of training steps between evaluations. They run in an actor of their own while training
-            continues. If None, there are no evaluations.
+            continues. With `order="arrival"`, training waits for them only at its end: an evaluation that is due while
+            another one is running starts later, or is skipped. With `order="fixed"`, training waits for the running
+            evaluation when the next one is due and when a checkpoint is saved. If None, there are no evaluations.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
         eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `max_episode_len` is used.
         eval_success_threshold: Minimum return of a successful evaluation episode. If not None, "success_rate" is added
             to the statistics that evaluation hooks and TensorBoard get.
+        eval_timeout: Seconds in which an evaluation must finish. If it takes longer, its actor is replaced, and repeats
+            the evaluation. If this happens four times in one evaluation, the run ends.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
             condition is disabled.
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
@@ -265,7 +271,15 @@ def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, An
             IntervalLog(agent, arguments["log_interval"], arguments["return_window_size"], logger, directory),
         ],
         eval_during_episode=True,
+        run_loop=_run_loop,
     )
+
+
+def _run_loop(source: Source, clock: Clock, callbacks: Sequence[Callback], _: Any) -> None:
+    """Run the training loop, and wait for the evaluations that are running or due at its end."""
+    run(source, clock, callbacks)
+    for evaluation in (each for each in callbacks if isinstance(each, Evaluation)):
+        evaluation.finish(clock)
 
 
 def _source(
@@ -333,9 +347,9 @@ def _evaluator(
     packed = _packed(acting=acting, make_env=make_env)
     options = evaluator_options(arguments, arguments["max_episode_len"])
     return lambda step_offset: ActorEvaluator(
-        ray, packed, arguments["cpus_per_actor"], arguments["steps"], arguments["order"] == "fixed",
-        arguments["start_timeout"], agent=arguments["agent"], env=EvaluatedEnv(source), step_offset=step_offset,
-        env_choice="an actor", **options,
+        arguments["agent"], EvaluatedEnv(source), step_offset=step_offset, ray=ray, packed=packed,
+        cpus=arguments["cpus_per_actor"], is_exact=arguments["order"] == "fixed",
+        limits=source.actors.limits, timeout=arguments["eval_timeout"], **options,
     )  # fmt: skip
 
 
@@ -345,7 +359,7 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
     check_counts(1, False, **{name: arguments[name] for name in counts})
     check_counts(0, False, max_early_deaths=arguments["max_early_deaths"])
     check_counts(0, True, seed=arguments["seed"])
-    seconds = "seconds_per_message", "start_timeout", "answer_timeout", "replace_timeout"
+    seconds = "seconds_per_message", "start_timeout", "answer_timeout", "replace_timeout", "eval_timeout"
     check_seconds(**{name: arguments[name] for name in seconds})
     check_choice("order", arguments["order"], ("arrival", "fixed"))
     check_choice("replay", arguments["replay"], ("learner", "actor"))

@@ -267,6 +267,7 @@ HELD = {
         CLUSTER + "ray_session.py::run", CLUSTER + "remote_buffer.py::train",
         CLUSTER + "actors.py::test_a_lost_node_is_told_from_a_lost_process_and_has_its_own_limit",
         CLUSTER + "learners.py::train",
+        CLUSTER + "evaluation.py::test_an_evaluation_that_hangs_is_repeated_in_another_process",
         CLUSTER + "remote_buffer.py::test_steps_before_the_death_of_an_actor_are_stored_in_the_replay_actor",
     ],
     experiments.EpochRunner: [

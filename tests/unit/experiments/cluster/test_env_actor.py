@@ -6,13 +6,12 @@ from cluster_parts import cartpole, small_dqn
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
-from pfrl_like.experiments.cluster.actors import check_versions
 from pfrl_like.experiments.cluster.env_actor import (
     Answer,
-    Description,
     EnvActor,
     Origin,
     acting_tensors,
+    check_versions,
     load_weights,
     pack_weights,
     versions,
@@ -86,9 +85,8 @@ def test_an_answer_survives_its_conversion_to_json():
 
 
 def test_an_actor_with_another_version_is_refused_by_name():
-    description = Description({**versions(), "torch": "1.0"}, "node", None, None, None)
-    with pytest.raises(WorkerError, match=r"worker 3 has torch 1.0, and the driver has"):
-        check_versions(3, description)
+    with pytest.raises(WorkerError, match=r"worker 3 of the learners has torch 1.0, and the driver has"):
+        check_versions(3, {**versions(), "torch": "1.0"}, "of the learners ")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])

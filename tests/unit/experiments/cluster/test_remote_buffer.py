@@ -14,7 +14,7 @@ from cluster_parts import Killed, cartpole, numbers_of, rows_in, small_dqn, smal
 
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.checkpoints import Saved
-from pfrl_like.experiments.cluster.env_actor import EnvActor, Origin, acting_tensors, pack_weights
+from pfrl_like.experiments.cluster.env_actor import EnvActor, Origin, acting_tensors, pack_weights, versions
 from pfrl_like.experiments.cluster.remote_buffer import ReplayActor
 from pfrl_like.experiments.cluster.replay_journal import read_chunks
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
@@ -35,7 +35,7 @@ def collect(agent, ticks=30, has_errors=True):
 
 def replay_actor(buffer):
     actor = ReplayActor(cloudpickle.dumps((buffer,)), seed=3)
-    assert actor.start([]) == ((0, 0), os.getpid())
+    assert actor.start([]) == ((0, 0), os.getpid(), versions())
     return actor
 
 
