@@ -1,6 +1,5 @@
 """Options of `train_agent_distributed` have their effects in runs with actors."""
 
-import functools
 import logging
 import re
 import time
@@ -106,7 +105,9 @@ def test_a_message_has_the_steps_of_some_seconds(ray, tmp_path, monkeypatch, sec
 
 
 def test_the_seed_decides_the_steps_of_all_actors(ray, tmp_path):
-    make_agent = functools.partial(small_dqn, replay_buffer=ReplayBuffer(1000))
+    def make_agent():
+        return small_dqn(replay_buffer=ReplayBuffer(1000))
+
     first, again, other = (
         {*map(tuple, rows_in(train(tmp_path / name, make_agent, steps=16, seed=seed).replay_buffer))}
         for name, seed in (("first", 1), ("again", 1), ("other", 2))
