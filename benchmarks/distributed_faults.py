@@ -1,25 +1,33 @@
 """Kills actors, the learner and the head of a distributed run, and counts what is lost.
 
-    python benchmarks/distributed_faults.py --seconds 180
-    python benchmarks/distributed_faults.py --seconds 180 --replay actor
+    python benchmarks/distributed_faults.py
+    python benchmarks/distributed_faults.py --replay actor
+    python benchmarks/distributed_faults.py --agent sac
+    python benchmarks/distributed_faults.py --seconds 15 --interval 5 --steps 2000 --undisturbed 1 --results try.json
+        # only to see that it runs
 
-DQN on CartPole, two actors of four environments, under `pfrl-like keep-running`. An actor is killed every ten seconds,
-then the learner (the driver), then the head (`gcs_server` and `raylet`). Other runs of as many steps are not disturbed.
-Each environment sleeps at every step, so that a run of some minutes has a useful number of steps.
+DQN on CartPole or SAC on Pendulum, with the settings of their presets and two actors of four environments, under
+`pfrl-like keep-running`. An actor is killed every ten seconds, then the learner (the driver), then the head
+(`gcs_server` and `raylet`). Other runs of as many steps, with other seeds, are not disturbed. Each environment sleeps
+at every step, so that a run of some minutes has a useful number of steps.
 
 The driver writes a ledger: the steps that it asks for, those that arrive, and those of the checkpoint from which it
 resumes. The table shows whether the reported losses are the losses of the ledger, whether the replay buffer has each
 counted step once, how long each recovery took, and which processes are left 90 s after the end. With a replay actor,
-each step that it has confirmed must be kept. Results of earlier calls are not measured again. The program fails if a
-check fails.
+each step that it has confirmed must be kept. Results of earlier calls are not measured again.
+
+Each bar is printed with what was measured. The status is 1 if a bar is missed. The score of the disturbed run may not
+be below that of all undisturbed runs, unless it reaches the bar of `distributed_scores.py`, as their median must.
 """
 
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -37,8 +45,12 @@ import process_table as processes  # noqa: E402 - made for tests, too
 RESULTS = Path(__file__).parent / "results" / "distributed_faults.json"
 LEDGER, FINISH, SUMMARY = "ledger.txt", "finish", "summary.json"
 ACTORS, ENVS, SLEEP = 2, 4, 0.005
+#: Environment of each agent, and minimum number of steps of the disturbed run. Learning rates reach 0 at this step.
+AGENTS = {"dqn": ("CartPole-v1", 50_000), "sac": ("Pendulum-v1", 12_000)}
 #: Seconds after the end of a run in which its processes must end.
 GONE = 90.0
+#: Maximum of the median of the seconds until steps of a killed actor's successor arrive.
+REPLACED = 10.0
 PATIENCE = 600.0
 
 
@@ -50,52 +62,45 @@ class Slow(gymnasium.Wrapper):  # type: ignore[type-arg]
         return super().step(action)
 
 
-def train(folder: Path, steps: int, replay: Any) -> None:
+def train(folder: Path, name: str, steps: int, seed: int, replay: Any) -> None:
     """The program that is disturbed: trains for some steps at least, and until the file FINISH exists."""
+    import distributed_scores
     import numpy as np
     import torch
-    from torch import nn
 
-    from pfrl_like import agents as pfrl_like_agents
-    from pfrl_like import envs, explorers, q_functions, replay_buffers, utils
+    import pfrl_like
     from pfrl_like.experiments import eval_performance
     from pfrl_like.experiments.cluster.runner import train_agent_distributed
 
     torch.set_num_threads(1)
-    utils.set_random_seed(0)
     keep_ledger(folder / LEDGER)
+    env_id, n_scheduled = AGENTS[name]
+    agent = pfrl_like.make(name, env_id, seed=seed, capacity=10**6).agent
+    items: list[Any] = []
 
     def make_env(actor: int, index: int, test: bool) -> Any:
-        env = gymnasium.make("CartPole-v1")
-        return envs.make_env(env if test else Slow(env), seed=None)
-
-    def make_agent() -> Any:
-        layers = nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2)
-        q_function = nn.Sequential(*layers, q_functions.DiscreteActionValueHead())
-        agent = pfrl_like_agents.DQN(
-            q_function, torch.optim.Adam(q_function.parameters(), lr=1e-3), replay_buffers.ReplayBuffer(10**6), 0.99,
-            explorers.LinearDecayEpsilonGreedy(1.0, 0.04, 8000, gymnasium.spaces.Discrete(2, seed=0).sample),
-            replay_start_size=1000, minibatch_size=64, update_interval=2, target_update_interval=256,
-            max_grad_norm=10.0,
-        )  # fmt: skip
-        agents.append(agent)
-        return agent
+        env = distributed_scores.make_env(name, env_id, actor, index, test)
+        return env if test else Slow(env)
 
     def stop(clock: Any) -> None:
         if clock.t >= steps and (folder / FINISH).exists():
             clock.stop()
-            buffer = agents[0].replay_buffer  # a replay actor ends with the run
+            buffer = agent.replay_buffer  # a replay actor ends with the run
+            for env_id in range(ACTORS * ENVS):
+                buffer.stop_current_episode(env_id)  # stores the n-step windows of running episodes
             items.extend(buffer.sample(len(buffer)))
 
-    agents: list[Any] = []
-    items: list[Any] = []
-    agent, history = train_agent_distributed(
-        make_agent, make_env, steps=10**9, outdir=folder / "run", actors=ACTORS, envs_per_actor=ENVS, seed=0,
+    _, history = train_agent_distributed(
+        lambda: agent, make_env, steps=10**9, outdir=folder / "run", actors=ACTORS, envs_per_actor=ENVS, seed=seed,
         checkpoint_freq=2000, keep_checkpoints=3, eval_interval=5000, hooks=[stop], resume=True, progress=False,
         start_timeout=300, max_early_deaths=20, replay=replay,
+        step_hooks=distributed_scores.schedules(agent, n_scheduled),
     )  # fmt: skip
-    rows = [(*step["state"], step["action"], step["reward"], *step["next_state"]) for (step,) in items]
-    stats = eval_performance("CartPole-v1", agent, n_steps=None, n_episodes=20)
+    firsts = [item[0] for item in items]
+    rows = [(*step["state"], *np.ravel(step["action"]), step["reward"], *step["next_state"]) for step in firsts]
+    stats = eval_performance(
+        distributed_scores.make_env(name, env_id, ACTORS, 0, True), agent, n_steps=None, n_episodes=20
+    )
     summary = {
         "t": agent.t, "stored": len(rows), "distinct": len(np.unique(np.array(rows, np.float32), axis=0)),
         "updates": agent.optim_t, "score": stats["mean"],
@@ -148,11 +153,12 @@ def keep_ledger(path: Path) -> None:
 class Run:
     """A run in a folder, under `keep-running`, as another process sees it."""
 
-    def __init__(self, folder: Path, steps: int, replay: str) -> None:
+    def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         self.folder = folder
         root = Path(__file__).parents[1]
         environ = {**os.environ, "PYTHONPATH": str(root), "NAME_OF_THE_RUN": str(folder)}
-        command = [sys.executable, __file__, "--train", str(folder), "--steps", str(steps), "--replay", replay]
+        command = [sys.executable, __file__, "--train", str(folder)]
+        command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
         self.log = (folder / "log.txt").open("w")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pfrl_like", "keep-running", "--", *command],
@@ -206,10 +212,10 @@ def title(pid: int) -> str:
     return ""
 
 
-def measure(steps: int, seconds: float, interval: float, replay: str) -> dict[str, Any]:
-    """Make a run. It is disturbed if `seconds`, for which actors are killed, is not 0."""
+def measure(seconds: float, interval: float, **options: Any) -> dict[str, Any]:
+    """Make a run with these options. It is disturbed if `seconds`, for which actors are killed, is not 0."""
     folder = Path(tempfile.mkdtemp(prefix="distributed-faults-"))  # it stays, so that its files can be read
-    run, begun, kills, recovery = Run(folder, steps, replay), time.time(), 0, {}
+    run, begun, kills, recovery = Run(folder, options), time.time(), 0, {}
     try:
         if seconds:
             run.wait_for("training", run.is_training)
@@ -287,44 +293,72 @@ def confirmed_in(life: list[list[Any]]) -> int:
     return int(confirmed[-1][4]) if confirmed else 0
 
 
-def failures(line: dict[str, Any]) -> list[str]:
-    """The checks that a run fails."""
-    checks = {
-        "exit status 0": line["status"] == 0, "no process is left": line["processes_left"] == 0,
-        "lost equals reported": line["lost"] == line["reported"],
-        "each confirmed step is kept": not line.get("confirmed_and_lost"),
-        "each counted step is stored": line["stored"] == line["t"], "no step twice": line["distinct"] == line["stored"],
-    }  # fmt: skip
-    return [name for name, holds in checks.items() if not holds]
+def bars(disturbed: dict[str, Any], undisturbed: list[dict[str, Any]], score: float) -> list[tuple[str, bool]]:
+    """For each bar, a text with what was measured, and True if it is reached. `score` is the bar of the scores."""
+    found = []
+    for name, line in (("disturbed", disturbed), *(("undisturbed", each) for each in undisturbed)):
+        found += [
+            (f"{name}: the exit status is {line['status']}", line["status"] == 0),
+            (f"{name}: {line['processes_left']} processes are left", line["processes_left"] == 0),
+            (f"{name}: {line['lost']} steps are lost, {line['reported']} reported", line["lost"] == line["reported"]),
+            (f"{name}: {line['confirmed_and_lost']} confirmed steps are lost", not line["confirmed_and_lost"]),
+            (f"{name}: {line['t']} steps are counted, {line['stored']} stored", line["t"] == line["stored"]),
+            (f"{name}: {line['distinct']} stored steps are different", line["distinct"] == line["stored"]),
+        ]
+    _, seconds, _ = disturbed["seconds_to_replace"] or [math.inf] * 3
+    text = f"disturbed: an actor is replaced within {seconds} s (median), at most {REPLACED:g} s"
+    found.append((text, seconds <= REPLACED))
+    scores = [line["score"] for line in undisturbed]
+    if scores:
+        usual, lowest = statistics.median(scores), min(*scores, score)
+        found += [
+            (f"undisturbed: the median score is {usual:.1f}, at least {score:g}", usual >= score),
+            (f"disturbed: the score is {disturbed['score']:.1f}, at least {lowest:.1f}", disturbed["score"] >= lowest),
+        ]
+    return found
+
+
+def score_to_reach(agent: str) -> float:
+    """The bar of `distributed_scores.py`, which is also that of these runs."""
+    from distributed_scores import CASES
+
+    return next(bar for name, env_id, steps, _, bar in CASES if (name, env_id, steps) == (agent, *AGENTS[agent]))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agent", choices=[*AGENTS], default="dqn")
     parser.add_argument("--seconds", type=float, default=180.0, help="time in which actors are killed")
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between two kills")
-    parser.add_argument("--steps", type=int, default=50_000, help="minimum number of steps of the disturbed run")
+    parser.add_argument("--steps", type=int, help="minimum number of steps of the disturbed run (default: the agent's)")
     parser.add_argument("--undisturbed", type=int, default=3, help="number of undisturbed runs, which show the spread")
     parser.add_argument("--replay", choices=("learner", "actor"), default="learner", help="place of the replay buffer")
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    agent, steps = options.agent, options.steps or AGENTS[options.agent][1]
     if options.train is not None:
-        train(options.train, options.steps, options.replay)
+        train(options.train, agent, steps, options.seed, options.replay)
         return 0
     results = json.loads(options.results.read_text()) if options.results.exists() else {}
-    suffix = "" if options.replay == "learner" else ", replay actor"
-    disturbed, undisturbed = f"disturbed{suffix}", [f"undisturbed {i + 1}{suffix}" for i in range(options.undisturbed)]
-    for name, seconds in ((disturbed, options.seconds), *((each, 0.0) for each in undisturbed)):
-        if name not in results:
-            steps = results[disturbed]["t"] if name in undisturbed else options.steps
-            asked = {"killing_seconds": seconds, "interval": options.interval}
-            results[name] = {**asked, **measure(steps, seconds, options.interval, options.replay)}
-            options.results.write_text(json.dumps(results, indent=1) + "\n")
-    for name in dict.fromkeys(name for line in results.values() for name in line):
-        print(f"{name:<20}" + " | ".join(str(line.get(name, "")) for line in results.values()))
-    failed = [f"{name}: {text}" for name, line in results.items() for text in failures(line)]
-    print(*failed, sep="\n")
-    return int(bool(failed))
+    suffix = ", SAC" * (agent == "sac") + ", replay actor" * (options.replay == "actor")
+    names = [f"disturbed{suffix}", *(f"undisturbed {i + 1}{suffix}" for i in range(options.undisturbed))]
+    for seed, name in enumerate(names):
+        if results.get(name, {}).get("agent") == agent:  # results without an agent are those of other settings
+            continue
+        seconds = 0.0 if seed else options.seconds
+        more = {"agent": agent, "steps": results[names[0]]["t"] if seed else steps}
+        line = measure(seconds, options.interval, **more, seed=seed, replay=options.replay)
+        results[name] = {"killing_seconds": seconds, "interval": options.interval, **more, **line}
+        options.results.write_text(json.dumps(results, indent=1) + "\n")
+    disturbed, *undisturbed = (results[name] for name in names)
+    for name in dict.fromkeys(name for line in (disturbed, *undisturbed) for name in line):
+        print(f"{name:<20}" + " | ".join(str(line.get(name, "")) for line in (disturbed, *undisturbed)))
+    found = bars(disturbed, undisturbed, score_to_reach(agent))
+    for text, is_reached in found:
+        print(f"{'reached' if is_reached else 'MISSED'}  {text}")
+    return int(not all(is_reached for _, is_reached in found))
 
 
 if __name__ == "__main__":

@@ -68,6 +68,11 @@ def cartpole(actor: int, index: int, test: bool) -> Any:
     return make_env(gymnasium.make("CartPole-v1"), seed=100 * actor + 10 * index + test)
 
 
+def numbered(actor: int, index: int, test: bool) -> Any:
+    """CartPole whose rewards are the number of the actor."""
+    return gymnasium.wrappers.TransformReward(cartpole(actor, index, test), lambda reward: float(actor))
+
+
 def small_dqn(**options: Any) -> DQN:
     """An agent that learns from the 20th step on, two steps at a time."""
     set_random_seed(0)

@@ -229,6 +229,45 @@ HANGS = HERE + "test_async_hangs.py::test_"
 OFFLINE = HERE + "test_train_agent_offline.py::test_"
 CLUSTER = "unit/experiments/cluster/test_"
 EPOCHS = "unit/algos/test_off_policy_rl_algorithm.py::test_"
+#: Tests of `train_agent_distributed`, and the options whose effects each of them checks.
+DISTRIBUTED = {
+    CLUSTER + "runner_options.py::test_hooks_loggers_and_evaluations_follow_their_options": (
+        "updates_per_step max_episode_len eval_interval eval_n_steps eval_max_episode_len eval_success_threshold "
+        "evaluation_hooks save_best_so_far_agent use_tensorboard log_interval return_window_size step_hooks loggers "
+        "logger progress"
+    ),
+    CLUSTER + "runner_options.py::test_an_evaluation_has_a_number_of_episodes": "eval_n_episodes",
+    CLUSTER + "runner_options.py::test_a_message_has_the_steps_of_some_seconds": "seconds_per_message",
+    CLUSTER + "runner_options.py::test_the_seed_decides_the_steps_of_all_actors": "seed",
+    CLUSTER + "runner_options.py::test_minibatches_in_flight_are_sampled_before_the_newest_priorities_are_known": (
+        "minibatches_in_flight"
+    ),
+    CLUSTER + "runner_options.py::test_older_checkpoints_are_deleted": "checkpoint_freq keep_checkpoints",
+    CLUSTER + "runner_options.py::test_a_checkpoint_that_cannot_be_saved_ends_training_or_is_logged": (
+        "on_checkpoint_failure"
+    ),
+    CLUSTER + "source.py::test_a_run_ends_at_a_successful_score": "successful_score",
+    CLUSTER + "source.py::test_a_busy_learner_reads_all_actors_in_turn": "actors rows_per_message",
+    CLUSTER + "source.py::test_synchronous_training_equals_the_local_runner": "envs_per_actor",
+    CLUSTER + "source.py::test_an_actor_that_dies_again_and_again_ends_the_run": "max_early_deaths",
+    CLUSTER + "source.py::test_an_actor_that_hangs_is_replaced": "answer_timeout",
+    CLUSTER + "source.py::test_actors_that_cannot_be_scheduled_are_named": "cpus_per_actor start_timeout",
+    CLUSTER + "source.py::test_a_run_in_fixed_order_that_stops_and_resumes_equals_a_run_that_does_not_stop": (
+        "hooks resume"
+    ),
+    CLUSTER + "source.py::test_an_agent_that_corrects_for_old_policies_learns_while_the_actors_step": "order",
+    CLUSTER + "source.py::test_two_requests_in_flight_give_older_weights": "requests_in_flight",
+    CLUSTER + "remote_buffer.py::test_a_replay_actor_in_fixed_order_gives_the_numbers_of_a_buffer_in_the_learner": (
+        "replay"
+    ),
+    CLUSTER + "actors.py::test_a_lost_node_is_told_from_a_lost_process_and_has_its_own_limit": (
+        "address replace_timeout"
+    ),
+    CLUSTER + "evaluation.py::test_an_evaluation_that_hangs_is_repeated_in_another_process": "eval_timeout",
+    CLUSTER + "learners.py::test_two_learners_of_synchronous_agents_learn_what_one_learns_from_all_environments": (
+        "learners"
+    ),
+}
 #: Tests that give the options of the others, each by its name.
 HELD = {
     experiments.train_agent_async: [
@@ -255,21 +294,7 @@ HELD = {
         RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been",
         SAVED,
     ],
-    experiments.train_agent_distributed: [
-        CLUSTER + "source.py::test_what_is_told_of_a_run_reaches_whom_it_is_for",
-        CLUSTER + "source.py::test_a_run_ends_at_a_successful_score",
-        CLUSTER + "source.py::test_synchronous_training_equals_the_local_runner",
-        CLUSTER + "source.py::test_an_actor_that_dies_again_and_again_ends_the_run",
-        CLUSTER + "source.py::test_an_actor_that_hangs_is_replaced",
-        CLUSTER + "source.py::test_actors_that_cannot_be_scheduled_are_named",
-        CLUSTER + "source.py::test_a_run_in_fixed_order_that_stops_and_resumes_equals_a_run_that_does_not_stop",
-        CLUSTER + "source.py::test_two_requests_in_flight_give_older_weights", CLUSTER + "source.py::train",
-        CLUSTER + "ray_session.py::run", CLUSTER + "remote_buffer.py::train",
-        CLUSTER + "actors.py::test_a_lost_node_is_told_from_a_lost_process_and_has_its_own_limit",
-        CLUSTER + "learners.py::train",
-        CLUSTER + "evaluation.py::test_an_evaluation_that_hangs_is_repeated_in_another_process",
-        CLUSTER + "remote_buffer.py::test_steps_before_the_death_of_an_actor_are_stored_in_the_replay_actor",
-    ],
+    experiments.train_agent_distributed: [*DISTRIBUTED],
     experiments.EpochRunner: [
         EPOCHS + "another_environment_and_loggers_of_ones_own_are_used",
         EPOCHS + "evaluation_has_a_limit_of_its_own",
@@ -301,7 +326,14 @@ HELD = {
 def test_tests_of_the_others_give_every_option(function):
     options = [each for each in inspect.signature(function).parameters.values() if each.default is not each.empty]
     assert not [each.name for each in options if not any(held(test, each.name) for test in HELD[function])]
-    assert all(map(held, HELD[function]))
+    assert all(held(test) and "::test_" in test for test in HELD[function])
+
+
+def test_each_option_of_distributed_training_is_in_the_test_that_checks_its_effect():
+    parameters = inspect.signature(experiments.train_agent_distributed).parameters.values()
+    named = [(test, name) for test, names in DISTRIBUTED.items() for name in names.split()]
+    assert {name for _, name in named} == {each.name for each in parameters if each.default is not each.empty}
+    assert all(held(test, name) for test, name in named)
 
 
 def test_every_public_function_of_a_run_is_looked_at():

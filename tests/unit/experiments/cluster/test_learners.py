@@ -4,11 +4,10 @@ import os
 import signal
 import time
 
-import gymnasium
 import numpy as np
 import process_table as processes
 import pytest
-from cluster_parts import cartpole, numbers_of, small_dqn, small_on_policy
+from cluster_parts import cartpole, numbered, numbers_of, small_dqn, small_on_policy
 from torch import distributed
 
 from pfrl_like.errors import CheckpointError, WorkerError
@@ -47,11 +46,6 @@ def in_a_learner(make_agent, note):
         return agent
 
     return make
-
-
-def numbered(actor, index, test):
-    """CartPole whose rewards are the number of the actor."""
-    return gymnasium.wrappers.TransformReward(cartpole(actor, index, test), lambda reward: float(actor))
 
 
 def rewards_of(agent):

@@ -15,7 +15,7 @@ from cluster_parts import Killed, cartpole, numbers_of, rows_in, small_dqn, smal
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.checkpoints import Saved
 from pfrl_like.experiments.cluster.env_actor import EnvActor, Origin, acting_tensors, pack_weights, versions
-from pfrl_like.experiments.cluster.remote_buffer import ReplayActor
+from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer, ReplayActor
 from pfrl_like.experiments.cluster.replay_journal import read_chunks
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
 from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
@@ -120,7 +120,7 @@ def test_a_replay_actor_in_fixed_order_gives_the_numbers_of_a_buffer_in_the_lear
     here, there = train(tmp_path / "here", make_agent, replay="learner"), train(tmp_path / "there", make_agent)
     assert np.array_equal(numbers_of(here), numbers_of(there))
     assert (len(here.replay_buffer), here.optim_t) == (len(there.replay_buffer), there.optim_t)
-    assert there.replay_buffer.capacity == 1000
+    assert isinstance(there.replay_buffer, RemoteBuffer) and there.replay_buffer.capacity == 1000
 
 
 @pytest.mark.slow
