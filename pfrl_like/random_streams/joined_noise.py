@@ -42,12 +42,13 @@ class JoinedNoise(TorchFunctionMode):
         before = register_module_forward_pre_hook(lambda module, _: self._count(module, 1))
         after = register_module_forward_hook(lambda module, *_: self._count(module, -1), always_call=True)
         self._n_forward, self._hooks = 0, [before, after]
-        return super().__enter__()  # type: ignore[no-any-return]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
 
     def __exit__(self, *error: Any) -> None:
         for hook in self._hooks:
             hook.remove()
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def _count(self, module: Any, change: int) -> None:
         self._n_forward += change * (getattr(module, "has_one_noise", False) is True)
