@@ -173,6 +173,7 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         packed: Result of `cloudpickle.dumps` for a tuple that contains the buffer.
         seed: Seed of the random streams of the process.
         in_flight: Number k of minibatches that are requested at the same time. 1 requests a minibatch when it is used.
+            It is 1 for buffers with `wait_priority_after_sampling=True`.
         limits: Seconds in which the process must start, and in which it must answer a request.
 
     Attributes:
@@ -194,7 +195,9 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         self.num_steps = getattr(buffer, "num_steps", 1)
         #: True if the TD errors of new steps become their first priorities.
         self.uses_first_errors = isinstance(buffer, PrioritizedReplayBuffer)
-        self._ray, self._in_flight, self._timeout = ray, in_flight, limits[0]
+        self._ray, self._timeout = ray, limits[0]
+        # Some buffers need the errors of each minibatch before they sample the next one.
+        self._in_flight = 1 if getattr(buffer, "wait_priority_after_sampling", False) else in_flight
         self._errors: list[tuple[Any, Any]] = []  # of updates, sent with the next request
         self._unconfirmed: deque[Any] = deque()
         self._ahead: deque[Any] = deque()

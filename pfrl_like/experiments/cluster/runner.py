@@ -150,7 +150,7 @@ def train_agent_distributed(
             the learner, and its weights are older.
         minibatches_in_flight: Number k of minibatches that the learner requests at the same time with
             `replay="actor"`. A minibatch is then sampled before the priorities of the last k - 1 updates are known.
-            With `order="fixed"`, this number is always 1.
+            With `order="fixed"`, and for buffers with `wait_priority_after_sampling=True`, this number is always 1.
         seed: Seed of the random streams of the actors and their environments. If None, it is taken from the global
             NumPy stream. A single actor then continues the global streams of this process instead, and its environments
             keep the seeds that `make_env` gives them, as in `train_agent_batch`.

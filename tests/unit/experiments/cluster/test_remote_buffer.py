@@ -11,6 +11,7 @@ import pytest
 import torch
 from chunk_parts import received
 from cluster_parts import Killed, cartpole, numbers_of, rows_in, small_dqn, small_on_policy
+from torch import nn
 
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.checkpoints import Saved
@@ -18,7 +19,14 @@ from pfrl_like.experiments.cluster.env_actor import EnvActor, Origin, acting_ten
 from pfrl_like.experiments.cluster.remote_buffer import ReplayActor
 from pfrl_like.experiments.cluster.replay_journal import read_chunks
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
-from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.nn import RecurrentSequential
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffers import (
+    PersistentReplayBuffer,
+    PrioritizedEpisodicReplayBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+)
 
 STEPS = 160
 
@@ -293,3 +301,14 @@ def test_a_persistent_buffer_moves_to_the_replay_actor_and_is_rewound_on_resume(
     assert len({*map(tuple, rows)}) == len(rows) == STEPS
     assert not [*(tmp_path / "run").rglob("journal-*")]
     assert losses_in(tmp_path / "run")["lost_steps"] == asked - kept > 20
+
+
+@pytest.mark.slow
+def test_a_prioritised_episodic_buffer_samples_one_minibatch_at_a_time(ray, tmp_path):
+    def make_agent():
+        q_function = RecurrentSequential(nn.LSTM(4, 8), nn.Linear(8, 2), DiscreteActionValueHead())
+        buffer = PrioritizedEpisodicReplayBuffer(1000)
+        return small_dqn(q_function, replay_buffer=buffer, recurrent=True, episodic_update_len=5)
+
+    agent = train(tmp_path, make_agent, order="arrival", minibatches_in_flight=3)
+    assert agent.optim_t > 50
