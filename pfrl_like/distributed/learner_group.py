@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, distributed
 
 from pfrl_like.batch import Batch
+from pfrl_like.errors import CheckpointError
 from pfrl_like.random_streams.joined_noise import JoinedNoise
 from pfrl_like.random_streams.streams import GlobalStreams, Streams
 from pfrl_like.storage.atomic import atomic_write, read_errors
@@ -217,32 +218,49 @@ class LearnerGroup:
             *owners: Other objects of each process that have random streams, for example its environment.
 
         Raises:
-            CheckpointError: In process 0, if the agent or the file cannot be written.
+            CheckpointError: In all processes, if the agent or the file cannot be written.
         """
         own = self.of_all(Streams.of(agent, *owners).to_plain())
-        if self.rank == 0:
-            agent.save(dirname)
-            state = {"updates": updates_of(agent), "shared": self.streams.to_plain(), "own": own}
-            atomic_write(os.path.join(dirname, LEARNERS), json.dumps(state).encode())
-        self.of_all(None)  # the files are complete
+        with self._errors_of_all(dirname):
+            if self.rank == 0:
+                agent.save(dirname)
+                state = {"updates": updates_of(agent), "shared": self.streams.to_plain(), "own": own}
+                atomic_write(os.path.join(dirname, LEARNERS), json.dumps(state).encode())
 
     def load(self, dirname: str, agent: Any, *owners: Any) -> None:
         """Load what `save` has written. All processes call this method, with the same kinds of objects.
 
         Raises:
-            CheckpointError: If the directory is incomplete or was saved by another number of processes.
+            CheckpointError: In all processes, if the directory is incomplete or was saved by another number of
+                processes.
         """
-        agent.load(dirname)
         path = os.path.join(dirname, LEARNERS)
-        with read_errors(path, "does not contain the streams of all processes"):
-            with open(path, "rb") as file:
-                state = json.load(file)
-            if state["updates"] != updates_of(agent):
-                raise ValueError(f"the file has {state['updates']} updates, the agent has {updates_of(agent)}")
-            if len(state["own"]) != self.size:
-                raise ValueError(f"it was saved by {len(state['own'])} processes, this group has {self.size}")
-            Streams.of(agent, *owners).restore(state["own"][self.rank])
-            self.streams = GlobalStreams.from_plain(state["shared"])
+        with self._errors_of_all(dirname):
+            agent.load(dirname)
+            with read_errors(path, "does not contain the streams of all processes"):
+                with open(path, "rb") as file:
+                    state = json.load(file)
+                if state["updates"] != updates_of(agent):
+                    raise ValueError(f"the file has {state['updates']} updates, the agent has {updates_of(agent)}")
+                if len(state["own"]) != self.size:
+                    raise ValueError(f"it was saved by {len(state['own'])} processes, this group has {self.size}")
+                Streams.of(agent, *owners).restore(state["own"][self.rank])
+                self.streams = GlobalStreams.from_plain(state["shared"])
+
+    @contextlib.contextmanager
+    def _errors_of_all(self, dirname: str) -> Iterator[None]:
+        """Context manager at whose end all processes wait for each other. If one raises an error, all do."""
+        error = None
+        try:
+            yield
+        except Exception as own:
+            error = own
+        texts = self.of_all(None if error is None else str(error))
+        if error is not None:
+            raise error
+        for rank, text in enumerate(texts):
+            if text is not None:
+                raise CheckpointError(dirname, f"process {rank} raised an error: {text}")
 
 
 @contextlib.contextmanager

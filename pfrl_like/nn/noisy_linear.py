@@ -59,6 +59,8 @@ class FactorizedNoisyLinear(nn.Module):
         ValueError: If `mu_link` is a lazy layer whose sizes are not known yet, or if `sigma_scale` is negative.
     """
 
+    has_one_noise = True  # for all rows, see `random_streams.joined_noise`
+
     def __init__(self, mu_link: nn.Linear, sigma_scale: float = 0.4) -> None:
         super().__init__()
         if not isinstance(mu_link, nn.Linear):

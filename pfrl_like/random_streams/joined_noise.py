@@ -1,10 +1,11 @@
 """Random numbers of a minibatch whose rows are divided among processes."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
 #: Names of torch's functions and methods that draw random numbers for the elements of a tensor.
@@ -19,8 +20,8 @@ class JoinedNoise(TorchFunctionMode):
 
     The processes begin with the same state of the random generator, and each has an equal share of the rows. Therefore
     the numbers are the same as if one process had all rows. The context replaces tensors with an axis of `rows` values,
-    or with a first axis of a multiple. All other tensors, for example the noise of a layer's weights, are the same in
-    all processes.
+    or with a first axis of a multiple. All other tensors are the same in all processes, and all tensors that are drawn
+    in the forward pass of a module whose attribute `has_one_noise` is True: its noise does not depend on the rows.
 
     Args:
         rank: Number of this process. The process has the rows from `rank * rows` on.
@@ -34,12 +35,29 @@ class JoinedNoise(TorchFunctionMode):
         super().__init__()
         self.rank, self.size = rank, size
         self.rows: int | None = None
+        self._n_forward = 0  # number of running forward passes of modules with `has_one_noise`
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> Self:
+        before = register_module_forward_pre_hook(lambda module, _: self._count(module, 1))
+        after = register_module_forward_hook(lambda module, *_: self._count(module, -1), always_call=True)
+        self._n_forward, self._hooks = 0, [before, after]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def _count(self, module: Any, change: int) -> None:
+        self._n_forward += change * (getattr(module, "has_one_noise", False) is True)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of torch."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if self.rows is None or name not in _DRAWING_NAMES:
+        if self.rows is None or self._n_forward or name not in _DRAWING_NAMES:
             return func(*args, **kwargs)
         if name in ("rand", "randn") and args and all(isinstance(each, int) for each in args):
             args = (args,)  # the form torch.randn(2, 3)

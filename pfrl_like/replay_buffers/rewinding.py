@@ -42,6 +42,8 @@ class RewindingBuffer(ReplayBuffer):
     _process: int
     dirname: str
     logger: logging.Logger
+    #: Journal of the steps after a save (`experiments.cluster.replay_journal.JournaledBuffer`). None if there is none.
+    journal: Any = None
 
     def _empty_columns(self, files: ColumnFiles) -> RecordedColumns:
         # The columns hold no reference to the buffer, so that the buffer and its lock are freed with the last
@@ -130,7 +132,8 @@ class RewindingBuffer(ReplayBuffer):
         self._directory.set_saves(self._saves_with(path))
         self._columns.keep_only(self._directory.saves)
         keep_locators(self._columns, path, state["arrays"])
-        return self._reference(folder, [], table, state["rng"])
+        reference = self._reference(folder, [], table, state["rng"])
+        return reference if self.journal is None else {**reference, "journal": self.journal.begin(folder)}
 
     def load_increment(
         self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
@@ -153,6 +156,8 @@ class RewindingBuffer(ReplayBuffer):
         self._directory.saves = self._saves_with(os.path.join(folder, table.name))  # the file may have been moved
         self._protect_saved_rows()
         self._call_or_disable(self._write_state)
+        if self.journal is not None:
+            self.journal.loaded = (folder, int(reference["journal"])) if "journal" in reference else None
 
     def _rewind(self, state: Mapping[str, Any]) -> None:
         columns = self._empty_columns(self._files)

@@ -73,11 +73,12 @@ def numbered(actor: int, index: int, test: bool) -> Any:
     return gymnasium.wrappers.TransformReward(cartpole(actor, index, test), lambda reward: float(actor))
 
 
-def small_dqn(**options: Any) -> DQN:
+def small_dqn(q_function: Any = None, **options: Any) -> DQN:
     """An agent that learns from the 20th step on, two steps at a time."""
     set_random_seed(0)
-    layers = nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2)
-    q_function = nn.Sequential(*layers, DiscreteActionValueHead())
+    if q_function is None:
+        layers = nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2)
+        q_function = nn.Sequential(*layers, DiscreteActionValueHead())
     space = gymnasium.spaces.Discrete(2, seed=0)
     arguments = {
         "replay_buffer": ReplayBuffer(1000, num_steps=2), "gamma": 0.9, "replay_start_size": 20, "minibatch_size": 4,

@@ -189,12 +189,13 @@ class EnvActors:
 
     def _received(self, request: Request, answer: Answer) -> tuple[int, Answer]:
         i = request.actor
-        if request.chunk is not None and answer.n_steps:
+        if answer.n_steps:
             label = {
                 "request": request.number, "actor": i, "life": self.lives[i], "steps": answer.n_steps,
                 "episodes": [[float(total_reward), int(length)] for total_reward, length in answer.episodes],
             }  # fmt: skip
-            answer = answer._replace(chunk=RemoteChunk(self.ray, request.chunk, label))
+            chunk = answer.chunk if request.chunk is None else RemoteChunk(self.ray, request.chunk, label)
+            answer = answer._replace(chunk=chunk, label=label)
         return i, answer
 
     def _first_ready(self, refs: Sequence[Any]) -> Any:

@@ -80,6 +80,7 @@ class Answer(NamedTuple):
         version: Version of the weights that selected the actions.
         seconds: Seconds in which the actor worked on the request.
         idle: Seconds for which the actor had waited for the request. 0 for the first request.
+        label: In the driver, JSON values for a journal, see `RemoteChunk`.
     """
 
     chunk: Any
@@ -88,6 +89,7 @@ class Answer(NamedTuple):
     version: int
     seconds: float
     idle: float
+    label: Mapping[str, Any] | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """Return the answer as JSON values."""

@@ -20,8 +20,7 @@ import torch
 from pfrl_like.batch import Batch
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.cluster.env_actor import add_paths, check_versions, versions
-from pfrl_like.experiments.cluster.replay_journal import ReplayJournal, drop_journals, read_chunks
-from pfrl_like.learning.chunks import append_to_buffer
+from pfrl_like.experiments.cluster.replay_journal import JournaledBuffer
 from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.random_streams.streams import Streams
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
@@ -47,7 +46,6 @@ class ReplayActor:
 
     def __init__(self, packed: bytes, seed: int) -> None:
         self._packed, self._seed = packed, seed
-        self._journal: ReplayJournal | None = None
 
     def start(self, paths: Sequence[str]) -> tuple[Size, int, dict[str, str]]:
         """Load the buffer, and return its size, the number of the process and the result of `versions`.
@@ -59,6 +57,7 @@ class ReplayActor:
         add_paths(paths)
         (buffer,) = cloudpickle.loads(self._packed)
         self.buffer = buffer() if isinstance(buffer, functools.partial) else buffer
+        self._stored = JournaledBuffer(self.buffer)
         set_random_seed(self._seed)
         return self._size(), os.getpid(), versions()
 
@@ -71,21 +70,12 @@ class ReplayActor:
             is_cut: True to end the running episodes of these environments first.
             label: JSON values that the journal contains beside the chunk.
         """
-        for env_id in env_ids if is_cut else ():
-            self.buffer.stop_current_episode(env_id)
-        append_to_buffer(self.buffer, chunk, env_ids)
-        if self._journal is not None:
-            self._journal.append({**label, "env_ids": [*env_ids], "is_cut": is_cut}, chunk)
+        self._stored.append_chunk(chunk, env_ids, is_cut, label)
         return self._size()
 
     def begin_journal(self, folder: str) -> int:
-        """Begin a new journal, because the buffer was saved. Return its number.
-
-        Args:
-            folder: Folder of the save.
-        """
-        self._journal = ReplayJournal(folder)
-        return self._journal.number
+        """Begin a new journal, because the buffer was saved into a folder. Return its number."""
+        return self._stored.begin(folder)
 
     def restore_journal(self, folder: str, number: int, keeps: bool) -> tuple[list[dict[str, Any]], Size]:
         """Store the chunks of a journal and of all later ones again, and begin a new journal.
@@ -98,14 +88,8 @@ class ReplayActor:
         Returns:
             The labels of the chunks, and the size of the buffer.
         """
-        self._journal, labels = None, []
-        for label, chunk in read_chunks(folder, number) if keeps else ():
-            self.append_chunk(chunk, label["env_ids"], label["is_cut"], label)
-            labels.append(label)
-        if not keeps:
-            drop_journals(folder, number)
-        self._journal = ReplayJournal(folder, number)
-        return labels, self._size()
+        self._stored.loaded = folder, number
+        return self._stored.restore_journal(keeps=keeps), self._size()
 
     def call(self, name: str, args: Any, options: Mapping[str, Any], errors: Any) -> tuple[Any, Size]:
         """Update priorities, and call a method of the buffer. Return its result and the size of the buffer.
@@ -173,6 +157,7 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         packed: Result of `cloudpickle.dumps` for a tuple that contains the buffer.
         seed: Seed of the random streams of the process.
         in_flight: Number k of minibatches that are requested at the same time. 1 requests a minibatch when it is used.
+            It is 1 for buffers with `wait_priority_after_sampling=True`.
         limits: Seconds in which the process must start, and in which it must answer a request.
 
     Attributes:
@@ -194,14 +179,16 @@ class RemoteBuffer(AbstractEpisodicReplayBuffer):
         self.num_steps = getattr(buffer, "num_steps", 1)
         #: True if the TD errors of new steps become their first priorities.
         self.uses_first_errors = isinstance(buffer, PrioritizedReplayBuffer)
-        self._ray, self._in_flight, self._timeout = ray, in_flight, limits[0]
+        self._ray, self._timeout = ray, limits[0]
+        # Some buffers need the errors of each minibatch before they sample the next one.
+        self._in_flight = 1 if getattr(buffer, "wait_priority_after_sampling", False) else in_flight
         self._errors: list[tuple[Any, Any]] = []  # of updates, sent with the next request
         self._unconfirmed: deque[Any] = deque()
         self._ahead: deque[Any] = deque()
         self._request: Any = None  # of the minibatches in `_ahead`
         self._is_on_disk = isinstance(buffer, PersistentBuffer)
         # A rerun of a part of a run does not change the files of the run.
-        self._has_journal = not self._is_on_disk and rerun_request() is None
+        self._has_journal = rerun_request() is None
         self._loaded: tuple[str, int] | None = None  # folder and journal of the save that was loaded
         node = ray.get_runtime_context().get_node_id()
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)

@@ -1,4 +1,4 @@
-"""Journals of a replay actor: the steps that were stored since the kept saves of its buffer, in files.
+"""Journals of a replay actor or a persistent buffer: the steps that were stored since the kept saves, in files.
 
 A record of a journal is a chunk: the length of a JSON text, the text, and the bytes of all arrays. It needs no pickle.
 Records are passed to the operating system and not synced. They survive the end of the process, and not a crash of the
@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from pfrl_like.columns.frame_stacks import FrameStacks, StackForm
 from pfrl_like.columns.structure import map_structure, structure_of
 from pfrl_like.distributed.chunk import Chunk
 from pfrl_like.errors import CheckpointError
+from pfrl_like.learning.chunks import append_to_buffer
 from pfrl_like.replay_buffers.saved import JOURNAL
 from pfrl_like.storage.atomic import make_directory, named_errors, names_in, read_errors
 from pfrl_like.storage.journal import MAGIC, Journal, read_journal
@@ -71,6 +72,76 @@ class ReplayJournal:
             self._file = ReplayJournal(self.folder)._file
         if not self._file.append([record]):
             raise CheckpointError(self._file.path, f"is too small for a chunk of {len(record)} bytes")
+
+
+class JournaledBuffer:
+    """A replay buffer, and the journal of the chunks that are stored in it after a save.
+
+    Args:
+        buffer: The buffer.
+
+    Attributes:
+        loaded: Folder and number of the journal of the save that the buffer has loaded. None if there is no journal.
+    """
+
+    has_no_rng = True  # the buffer is found by itself
+
+    def __init__(self, buffer: Any) -> None:
+        self.buffer = buffer
+        self.loaded: tuple[str, int] | None = None
+        self._journal: ReplayJournal | None = None
+
+    def append_chunk(self, chunk: Chunk, env_ids: Sequence[Any], is_cut: bool, label: Mapping[str, Any]) -> None:
+        """Store the steps of a chunk, and write it to the journal.
+
+        Args:
+            chunk: The chunk.
+            env_ids: Ids of its environments.
+            is_cut: True to end the running episodes of these environments first.
+            label: JSON values that the journal contains beside the chunk.
+        """
+        for env_id in env_ids if is_cut else ():
+            self.buffer.stop_current_episode(env_id)
+        append_to_buffer(self.buffer, chunk, env_ids)
+        self.write(chunk, env_ids, is_cut, label)
+
+    def write(self, chunk: Chunk, env_ids: Sequence[Any], is_cut: bool, label: Mapping[str, Any]) -> None:
+        """Write a chunk that has been stored to the journal, if there is one; see `append_chunk`."""
+        if self._journal is not None:
+            self._journal.append({**label, "env_ids": [*env_ids], "is_cut": is_cut}, chunk)
+
+    def begin(self, folder: str) -> int:
+        """Begin a new journal, because the buffer was saved. Return its number.
+
+        Args:
+            folder: Folder of the save.
+        """
+        self._journal = ReplayJournal(folder)
+        return self._journal.number
+
+    def restore_journal(self, *, keeps: bool) -> list[dict[str, Any]]:
+        """Store the steps after the save that was loaded again, and begin a new journal.
+
+        Args:
+            keeps: False to remove the journals instead, because the run will repeat these steps.
+
+        Returns:
+            The labels of the chunks.
+
+        Raises:
+            CheckpointError: If a journal is damaged.
+        """
+        if self.loaded is None:
+            return []
+        (folder, number), self.loaded = self.loaded, None
+        self._journal, labels = None, []
+        for label, chunk in read_chunks(folder, number) if keeps else ():
+            self.append_chunk(chunk, label["env_ids"], label["is_cut"], label)
+            labels.append(label)
+        if not keeps:
+            drop_journals(folder, number)
+        self._journal = ReplayJournal(folder, number)
+        return labels
 
 
 def read_chunks(folder: str, number: int) -> Iterator[tuple[dict[str, Any], Chunk]]:

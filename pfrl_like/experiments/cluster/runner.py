@@ -22,12 +22,14 @@ from pfrl_like.experiments.cluster.evaluation import ActorEvaluator, EvaluatedEn
 from pfrl_like.experiments.cluster.learners import Learners
 from pfrl_like.experiments.cluster.ray_session import ray_session
 from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer
+from pfrl_like.experiments.cluster.replay_journal import JournaledBuffer
 from pfrl_like.experiments.cluster.source import DistributedSource, Losses, MessageSize, Order
 from pfrl_like.experiments.evaluator import evaluator_options
 from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments, check_has
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
+from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.runs.loop import Callback, Clock, Source, run
@@ -138,7 +140,7 @@ def train_agent_distributed(
             these steps instead. Journals survive the end of all processes, but they are not synced: a crash of the
             machine may destroy their last seconds. Journals that no kept checkpoint needs are deleted. A journal that
             cannot be written always ends training. A persistent buffer is closed in this process and opened in the
-            other one. It has no journal: on resume it is set back to the checkpoint.
+            other one. With "learner", a persistent buffer has journals too, unless there are several learners.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
             turn: two runs with the same seeds are then equal, with their scores, and a run resumes exactly.
         updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
@@ -151,7 +153,7 @@ def train_agent_distributed(
             the learner, and its weights are older.
         minibatches_in_flight: Number k of minibatches that the learner requests at the same time with
             `replay="actor"`. A minibatch is then sampled before the priorities of the last k - 1 updates are known.
-            With `order="fixed"`, this number is always 1.
+            With `order="fixed"`, and for buffers with `wait_priority_after_sampling=True`, this number is always 1.
         seed: Seed of the random streams of the actors and their environments. If None, it is taken from the global
             NumPy stream. A single actor then continues the global streams of this process instead, and its environments
             keep the seeds that `make_env` gives them, as in `train_agent_batch`.
@@ -299,7 +301,19 @@ def _source(
         buffer=agent.replay_buffer if "packed_buffer" in arguments else None, learners=arguments["learners"],
     )  # fmt: skip
     losses = Losses(arguments["outdir"], arguments["resume"])
-    return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], losses, learners)
+    journal = _journal(agent) if learners is None else None
+    return DistributedSource(
+        agent, group, arguments["order"], size, arguments["updates_per_step"], losses, learners, journal
+    )
+
+
+def _journal(agent: Any) -> JournaledBuffer | None:
+    """Return a journal for a persistent replay buffer in this process. None if the agent has another buffer."""
+    buffer = getattr(agent, "replay_buffer", None)
+    if not isinstance(buffer, PersistentBuffer) or rerun_request() is not None:
+        return None  # a rerun of a part of a run does not change the files of the run
+    buffer.journal = journal = JournaledBuffer(buffer)
+    return journal
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import numpy as np
 from pfrl_like.experiments.cluster.actors import EnvActors
 from pfrl_like.experiments.cluster.env_actor import Answer, acting_tensors, pack_weights
 from pfrl_like.experiments.cluster.learners import Learners, update_once
+from pfrl_like.experiments.cluster.replay_journal import JournaledBuffer
 from pfrl_like.experiments.sources import dry_run, stop_episode
 from pfrl_like.learning.chunks import count_step
 from pfrl_like.runs.loop import Clock, Episode, unknown_state
@@ -111,6 +112,7 @@ class DistributedSource:
             `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
         losses: File that records the losses. If None, none is written.
         learners: The learners, if several processes make the updates together. Each stores the steps of its actors.
+        journal: Journal of the agent's replay buffer, if it is a persistent buffer of this process.
 
     Attributes:
         learner_buffers: Stand-ins for the replay buffers of the other learners, so that checkpoints contain them.
@@ -127,7 +129,9 @@ class DistributedSource:
         updates_per_step: float | None = None,
         losses: Losses | None = None,
         learners: Learners | None = None,
+        journal: JournaledBuffer | None = None,
     ) -> None:
+        self._journal = journal
         self.learners = learners
         self.learner_buffers = {} if learners is None else learners.buffers
         self._n_learners = 1 if learners is None else learners.size
@@ -244,6 +248,8 @@ class DistributedSource:
             first = next(chunk.steps())["obs"][0]
             dry_run(self.agent, first, self.actors.descriptions[i].action_space)
         self.agent.observe_chunk(chunk, env_ids)
+        if self._journal is not None:
+            self._journal.write(chunk, env_ids, False, answer.label or {})
 
     def _update(self) -> bool:
         """Make the updates that are due. Return True if there was one."""
@@ -347,12 +353,13 @@ class DistributedSource:
         is_known = all(each.get("way") != "unknown" for each in state["actors"]["states"])
         has_order = self.order == "fixed" or self.is_synchronous
         repeats = not reasons and is_known and has_order and state["order"] == "fixed"
-        if self.actors.buffer is not None:
-            reasons = [*reasons, *self._restore_journal(self.actors.buffer.restore_journal(keeps=not repeats))]
+        journal = self._journal if self.actors.buffer is None else self.actors.buffer
+        if journal is not None:
+            reasons = [*reasons, *self._restore_journal(journal.restore_journal(keeps=not repeats))]
         return [*reasons, *(() if repeats else self._count_losses(state))]
 
     def _restore_journal(self, labels: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Count the chunks that the replay actor has stored again as the first answers of this part of the run."""
+        """Count the chunks of a journal, which were stored again, as the first answers of this part of the run."""
         if not labels:
             return []
         before = self.agent.t
@@ -377,5 +384,7 @@ class DistributedSource:
     def close(self) -> None:
         """End the actors."""
         self.actors.close()
+        if self._journal is not None:
+            self._journal.buffer.journal = None
         if self._losses is not None:
             self._losses.close()

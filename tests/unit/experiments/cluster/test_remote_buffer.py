@@ -1,4 +1,5 @@
 import functools
+import gc
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import pytest
 import torch
 from chunk_parts import received
 from cluster_parts import Killed, cartpole, numbers_of, rows_in, small_dqn, small_on_policy
+from torch import nn
 
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.checkpoints import Saved
@@ -18,7 +20,14 @@ from pfrl_like.experiments.cluster.env_actor import EnvActor, Origin, acting_ten
 from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer, ReplayActor
 from pfrl_like.experiments.cluster.replay_journal import read_chunks
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
-from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.nn import RecurrentSequential
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffers import (
+    PersistentReplayBuffer,
+    PrioritizedEpisodicReplayBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+)
 
 STEPS = 160
 
@@ -278,18 +287,62 @@ def test_rows_that_the_replay_actor_confirmed_are_stored_once_after_the_driver_w
 
 
 @pytest.mark.slow
-def test_a_persistent_buffer_moves_to_the_replay_actor_and_is_rewound_on_resume(ray, tmp_path):
+@pytest.mark.parametrize("replay", ["actor", "learner"])
+def test_rows_of_a_persistent_buffer_after_the_checkpoint_are_kept_on_resume(ray, tmp_path, replay):
     def make_agent():
-        return small_dqn(replay_buffer=PersistentReplayBuffer(tmp_path / "buffer", 1000))
+        agents[:] = [small_dqn(replay_buffer=PersistentReplayBuffer(tmp_path / "buffer", 1000))]
+        return agents[0]
 
-    options = {"order": "arrival", "checkpoint_freq": 80}
+    def stop(clock):
+        if clock.t >= 120:
+            confirmed[:] = rows_in(agents[0].replay_buffer).tolist()
+            raise StopError
+
+    agents, confirmed, ticks = [], [], []
+    options = {"order": "arrival", "checkpoint_freq": 80, "replay": replay}
     with pytest.raises(StopError):
-        train(tmp_path / "run", make_agent, hooks=[fail_at(120)], **options)
-    asked = losses_in(tmp_path / "run")["asked"]
-    kept = Saved(80, str(tmp_path / "run" / "80_checkpoint")).state()["source"]["asked"]
-    train(tmp_path / "run", make_agent, resume=True, **options)
+        train(tmp_path / "run", make_agent, hooks=[stop], **options)
+    agents[0].replay_buffer.close()
+    before = losses_in(tmp_path / "run")
+    agent = train(tmp_path / "run", make_agent, hooks=[lambda clock: ticks.append(clock.t)], resume=True, **options)
+    agent.replay_buffer.close()
     with PersistentReplayBuffer(tmp_path / "buffer", 1000) as buffer:
-        rows = rows_in(buffer).tolist()
-    assert len({*map(tuple, rows)}) == len(rows) == STEPS
-    assert not [*(tmp_path / "run").rglob("journal-*")]
-    assert losses_in(tmp_path / "run")["lost_steps"] == asked - kept > 20
+        rows = {*map(tuple, rows_in(buffer).tolist())}
+        assert len(rows) == len(buffer) == STEPS
+    assert len(confirmed) >= 120
+    assert {*map(tuple, confirmed)} <= rows
+    assert ticks[0] >= len(confirmed)
+    assert losses_in(tmp_path / "run")["lost_steps"] == before["asked"] - ticks[0]
+    resumed = json.loads((tmp_path / "run" / "run.json").read_text())["resumed"]
+    assert resumed["checkpoint"] == "80_checkpoint"
+    assert any("steps after the checkpoint are kept" in reason for reason in resumed["reasons"])
+
+
+@pytest.mark.slow
+def test_a_run_in_fixed_order_repeats_the_steps_of_a_persistent_buffer(ray, tmp_path):
+    def run(name, **options):
+        make_agent = functools.partial(dqn, functools.partial(PersistentReplayBuffer, tmp_path / name / "buffer"))
+        agent = train(tmp_path / name, make_agent, replay="learner", checkpoint_freq=80, **options)
+        agent.replay_buffer.close()
+        return agent
+
+    whole = run("whole")
+    with pytest.raises(StopError):
+        run("parts", hooks=[fail_at(120)])
+    assert journaled_steps(tmp_path / "parts", 80) >= 30
+    gc.collect()  # the buffer of the first part releases its directory
+    parts = run("parts", resume=True)
+    assert json.loads((tmp_path / "parts" / "run.json").read_text())["resumed"]["resume"] == "exact"
+    assert np.array_equal(numbers_of(whole), numbers_of(parts))
+    assert losses_in(tmp_path / "parts")["lost_steps"] == 0
+
+
+@pytest.mark.slow
+def test_a_prioritised_episodic_buffer_samples_one_minibatch_at_a_time(ray, tmp_path):
+    def make_agent():
+        q_function = RecurrentSequential(nn.LSTM(4, 8), nn.Linear(8, 2), DiscreteActionValueHead())
+        buffer = PrioritizedEpisodicReplayBuffer(1000)
+        return small_dqn(q_function, replay_buffer=buffer, recurrent=True, episodic_update_len=5)
+
+    agent = train(tmp_path, make_agent, order="arrival", minibatches_in_flight=3)
+    assert agent.optim_t > 50

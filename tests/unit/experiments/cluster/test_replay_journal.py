@@ -11,8 +11,15 @@ from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.cluster import replay_journal
 from pfrl_like.experiments.cluster.remote_buffer import ReplayActor
-from pfrl_like.experiments.cluster.replay_journal import ReplayJournal, decode, drop_journals, encode, read_chunks
-from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer, prune
+from pfrl_like.experiments.cluster.replay_journal import (
+    JournaledBuffer,
+    ReplayJournal,
+    decode,
+    drop_journals,
+    encode,
+    read_chunks,
+)
+from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer, prune
 
 LABEL = {"request": 7, "episodes": [[1.5, 3], [float("inf"), 2]], "env_ids": [0, 1, 2], "is_cut": False}
 
@@ -156,3 +163,27 @@ def test_a_run_that_repeats_its_steps_forgets_the_journal(tmp_path):
     assert other.restore_journal(folder, number, False) == ([], (0, 0))
     other.append_chunk(made[1], range(3), False, {"request": 2})
     assert requests(tmp_path, number) == [2]
+
+
+def test_a_persistent_buffer_takes_back_the_chunks_after_its_save_or_forgets_them(tmp_path):
+    first, second, third, _ = chunks()
+    folder = tmp_path / "saves"
+    with PersistentReplayBuffer(tmp_path / "buffer", 100) as buffer:
+        buffer.journal = JournaledBuffer(buffer)
+        buffer.journal.append_chunk(first, [0, 1, 2], False, {"request": 1})
+        reference = buffer.save_increment(folder)
+        buffer.journal.append_chunk(second, [0, 1, 2], True, {"request": 2})
+        third_cut = dataclasses.replace(third, cut=np.ones(3, np.bool_))
+        buffer.append_chunk(third_cut, [0, 1, 2])
+        buffer.journal.write(third_cut, [0, 1, 2], False, {"request": 3})
+        expected = sorted(buffer.sample_batch(len(buffer)).reward.tolist())
+    for keeps, known in ((True, [2, 3]), (True, [2, 3]), (False, []), (True, [])):
+        with PersistentReplayBuffer(tmp_path / "buffer", 100) as buffer:
+            buffer.journal = JournaledBuffer(buffer)
+            buffer.load_increment(folder, reference)
+            assert len(buffer) == first.n_steps
+            assert [label["request"] for label in buffer.journal.restore_journal(keeps=keeps)] == known
+            assert buffer.journal.restore_journal(keeps=True) == []
+            stored = sorted(buffer.sample_batch(len(buffer)).reward.tolist())
+            assert stored == expected if known else len(stored) == first.n_steps
+    assert numbers(folder) == [0, 1]
