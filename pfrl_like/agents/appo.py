@@ -5,15 +5,20 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pfrl_like.agents.impala import vtrace_steps
 from pfrl_like.agents.ppo import PPO
 from pfrl_like.batch import Batch
+from pfrl_like.functions.losses import standardized
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_positive
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+
+#: Ratios below it have no effect, and would be 0 in a division.
+_LEAST_RATIO = torch.finfo(torch.float32).tiny
 
 
 class APPO(PPO):
@@ -117,3 +122,16 @@ class APPO(PPO):
     def _with_advantages(self, episodes: Episodes, gae_lambda: float) -> Batch:
         """Return the steps with the columns of V-trace, see `vtrace_steps`."""
         return vtrace_steps(self, episodes, lambd=gae_lambda, rho_clip=self.rho_clip, c_clip=self.c_clip)
+
+    def _standardized(self, episodes: Episodes, steps: Batch) -> Tensor:
+        """Standardise the advantages of pi_old, then multiply them by the clipped ratio again.
+
+        The ratio is the weight of a step in mean and standard deviation. The mean is then a baseline that does not
+        change the expected gradient. Subtracted from the products, it would move pi away from or towards mu.
+        """
+        acting_log_prob = episodes.steps.log_prob
+        if acting_log_prob is None:
+            return super()._standardized(episodes, steps)
+        log_prob, advantage = steps.required("log_prob", "advantage")
+        ratio = (log_prob - acting_log_prob).exp().clamp(min=_LEAST_RATIO, max=self.rho_clip)
+        return ratio * standardized(advantage / ratio, ratio)

@@ -237,7 +237,7 @@ class PPO(OnPolicyAgent):
         steps = self._with_advantages(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
-            steps = steps.replace(advantage=standardized(advantage))
+            steps = steps.replace(advantage=self._standardized(episodes, steps))
         episodes = self.normalized_anew(episodes, steps)
         losses: dict[str, list[Tensor]] = {"policy_loss": [], "value_loss": []}
         step = self.gradient_steps["optimizer"]
@@ -263,6 +263,10 @@ class PPO(OnPolicyAgent):
                 break
         self.explained_variance = float(explained_variance(value, returns))
         return advantage, {name: torch.stack(values) for name, values in losses.items() if values}
+
+    def _standardized(self, episodes: Episodes, steps: Batch) -> Tensor:
+        """Return the standardised advantages of `steps`, [N]. These are the steps of `episodes` with all columns."""
+        return standardized(*steps.required("advantage"))
 
     def _of_all(self, parts: list[Tensor]) -> Tensor:
         """Concatenate rows, in a group of learners the rows of all processes."""

@@ -297,10 +297,19 @@ def estimated_kl(log_ratio: Tensor) -> Tensor:
     return (log_ratio.exp() - 1 - log_ratio).mean()
 
 
-def standardized(advantage: Tensor) -> Tensor:
-    """Scale advantages to mean 0 and population standard deviation 1. The divisor is the deviation plus 1e-8."""
-    std, mean = torch.std_mean(advantage, correction=0)
-    return (advantage - mean) / (std + 1e-8)
+def standardized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Scale advantages to mean 0 and population standard deviation 1. The divisor is the deviation plus 1e-8.
+
+    Args:
+        advantage: Advantages, [N].
+        weight: Weights of the advantages in mean and standard deviation, [N], at least 0. None sets all weights to 1.
+    """
+    if weight is None:
+        std, mean = torch.std_mean(advantage, correction=0)
+        return (advantage - mean) / (std + 1e-8)
+    weight = weight / weight.sum()
+    deviation = advantage - (weight * advantage).sum()
+    return deviation / ((weight * deviation.square()).sum().sqrt() + 1e-8)
 
 
 def explained_variance(value: Tensor, returns: Tensor) -> Tensor:

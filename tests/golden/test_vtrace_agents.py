@@ -164,6 +164,38 @@ def test_appo_clips_around_the_policy_at_the_beginning_of_the_update() -> None:
     assert agent.loss(steps)[1]["policy_loss"].item() == pytest.approx(4.6)
 
 
+def standardized_steps(agent: Any, episodes: Any) -> Any:
+    """The steps of a later policy, with the advantages of the minibatches."""
+    change_policy(agent, 0.25, 0.9, 0.1)
+    return agent._standardized(episodes, agent._with_advantages(episodes, 1.0))
+
+
+def test_appo_standardises_advantages_of_the_later_policy() -> None:
+    # ratios 0.5, 1 (of 1.8), 0.2, 0.5; advantages without them: -8, -18, -7, 9. Mean: (-4 - 18 - 1.4 + 4.5) / 2.2
+    # = -8.590909; deviations 0.590909, -9.409091, 1.590909, 17.590909
+    # variance: (0.5 * 0.349174 + 88.530992 + 0.2 * 2.530992 + 0.5 * 309.440083) / 2.2 = 110.878099, root 10.529867
+    ratio, deviation = (0.5, 1.0, 0.2, 0.5), (0.590909, -9.409091, 1.590909, 17.590909)
+    expected = [rho * x / 10.529867 for rho, x in zip(ratio, deviation, strict=True)]
+    assert standardized_steps(*collected("APPO")).tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_baseline_does_not_change_the_standardised_advantages_of_appo() -> None:
+    agent, episodes = collected("APPO")
+    ratio, advantage = torch.tensor([0.5, 1.0, 0.2, 0.5]), torch.tensor([-8.0, -18.0, -7.0, 9.0])
+    found = [
+        standardized_steps(agent, dataclasses.replace(episodes, steps=episodes.steps.replace(advantage=products)))
+        for products in (ratio * advantage, ratio * (advantage + 30.0))
+    ]
+    torch.testing.assert_close(*found)
+
+
+def test_steps_that_the_later_policy_never_makes_have_no_standardised_advantage() -> None:
+    agent, episodes = collected("APPO")
+    steps = episodes.steps.replace(log_prob=torch.tensor([0.0, 0.0, 500.0, 0.0]))  # exp(-500) is 0
+    advantage = standardized_steps(agent, dataclasses.replace(episodes, steps=steps))
+    assert advantage[2].abs() < 1e-30 and torch.isfinite(advantage).all()
+
+
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_appo_learns_as_ppo_with_lambda_1(recurrent: bool) -> None:
     parameters = []

@@ -12,7 +12,7 @@ from pfrl_like.zoo import load_agent
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["impala", "appo"])
-def test_a_pole_is_balanced_after_150_000_steps(name: str, tmp_path: Path) -> None:
+def test_a_pole_is_balanced_after_the_steps_of_the_preset(name: str, tmp_path: Path) -> None:
     made = pfrl_like.make(name, "CartPole-v1", seed=0)
     made.train(outdir=tmp_path / "run")
     assert eval_performance(made.eval_env, made.agent, None, 10)["mean"] >= 475
