@@ -91,11 +91,14 @@ class Answer(NamedTuple):
 
     def to_plain(self) -> dict[str, Any]:
         """Return the answer as JSON values."""
-        chunk = None
-        if self.chunk is not None:
-            steps = [to_json(step) for step in self.chunk.steps()]
-            others = to_json({"last_extra": dict(self.chunk.last_extra), "cut": self.chunk.cut})
-            chunk = {"n_envs": self.chunk.n_envs, "steps": steps, "others": others}
+        chunk = self.chunk
+        if chunk is not None:
+            # A sender takes the state after each step, too. The chunk has it only after the last ones.
+            states = {"state": chunk.extra.get("state")}
+            extra = {name: column for name, column in chunk.extra.items() if name not in states}
+            steps = [to_json(step) for step in replace(chunk, extra=extra).steps()]
+            others = {"last_extra": dict(chunk.last_extra), "cut": chunk.cut}
+            chunk = {"n_envs": chunk.n_envs, "steps": steps, "states": to_json(states), "others": to_json(others)}
         return {"chunk": chunk, "others": to_json(self[1:])}
 
     @classmethod
@@ -108,7 +111,8 @@ class Answer(NamedTuple):
                 sender.append_batch(**from_json(step))
             taken = sender.take()
             assert taken is not None
-            chunk = replace(taken, **from_json(chunk["others"]))
+            states = {name: column for name, column in from_json(chunk["states"]).items() if column is not None}
+            chunk = replace(taken, extra={**taken.extra, **states}, **from_json(chunk["others"]))
         return cls(chunk, *from_json(plain["others"]))
 
 
