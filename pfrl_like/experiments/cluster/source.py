@@ -107,8 +107,8 @@ class DistributedSource:
         order: "arrival" reads the actors as they answer. "fixed" reads them in the order of the requests.
         size: Number of steps in a message. It is not used for on-policy agents whose updates need a fixed number of
             steps: a message then contains an actor's part of one update.
-        updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
-            `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
+        updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from the
+            first update on. If None, the agent's `n_times_update / update_interval`.
         losses: File that records the losses. If None, none is written.
         learners: The learners, if several processes make the updates together. Each stores the steps of its actors.
 
@@ -150,7 +150,8 @@ class DistributedSource:
         self._started_at: float | None = None
         self._waited = self._idle = self._worked = 0.0
         self._has_stored = False
-        self._ended: list[Any] | None = None  # episodes of steps that were stored again, until the next tick
+        # Until the first tick of a resumed run, the episodes of steps that were stored again.
+        self._ended: list[Any] | None = None
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Store the steps of one answer, make the updates that are due, and ask for further steps.
@@ -181,9 +182,10 @@ class DistributedSource:
     def _take_in(self, clock: Clock, episodes: Sequence[Any]) -> list[Episode]:
         """Advance the clock to the steps that were stored, make the updates that are due, and ask for further steps."""
         clock.t = self.agent.t
-        if self._update():
+        if self._update(clock):
             self._publish()
-        self._ask(clock)
+        if not clock.stopped:
+            self._ask(clock)
         self._write_losses()
         return [Episode(*episode) for episode in episodes]
 
@@ -245,34 +247,36 @@ class DistributedSource:
             dry_run(self.agent, first, self.actors.descriptions[i].action_space)
         self.agent.observe_chunk(chunk, env_ids)
 
-    def _update(self) -> bool:
-        """Make the updates that are due. Return True if there was one."""
+    def _update(self, clock: Clock) -> bool:
+        """Make the updates that are due. If a signal stops the clock, leave the others to the resumed run.
+
+        Returns:
+            True if there was an update, and no other update is due.
+        """
+        n_due = self._due()
+        for _ in range(n_due):
+            if clock.stopped and clock.t < clock.steps:
+                return False
+            if self.learners is None:
+                update_once(self.agent)
+            else:
+                self.learners.update()
+            self.updates += 1
+        return n_due > 0
+
+    def _due(self) -> int:
+        """Return the number of updates that are due."""
         if not self.has_replay:
             is_complete = not self.is_synchronous or not self.actors.pending
-            if not is_complete or not self.agent.is_due() or not self._others_are_ready():
-                return False
-            self._make_updates(1)
-            return True
+            return int(is_complete and self.agent.is_due() and self._others_are_ready())
         if self._first is None:
-            buffer, start = self.agent.replay_buffer, self.agent.replay_start_size
-            if len(buffer) < start or not self._others_are_ready():
-                return False
+            if self.agent.waiting_for() is not None or not self._others_are_ready():
+                return 0
             self._first = self.agent.t
-        due: int = math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates
-        if due > 0:
-            self._make_updates(due)
-        return due > 0
+        return max(0, math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates)
 
     def _others_are_ready(self) -> bool:
         return self.learners is None or self.learners.progress().is_ready
-
-    def _make_updates(self, n: int) -> None:
-        if self.learners is not None:
-            self.learners.update(n)
-        else:
-            for _ in range(n):
-                update_once(self.agent)
-        self.updates += n
 
     def _publish(self) -> None:
         """Put the newest weights into Ray's object store. Requests refer to them."""
@@ -339,7 +343,7 @@ class DistributedSource:
         reasons = self.actors.restore_state(state["actors"])
         self.updates, self._first = int(state["updates"]), state["first"]
         self._ages.extend(state["ages"])
-        self._started_at, self._has_stored = time.perf_counter(), True
+        self._started_at, self._has_stored, self._ended = time.perf_counter(), True, []
         self.version = int(state["version"]) - 1
         if self.learners is not None:
             self.learners.begin(state["learners"])

@@ -13,7 +13,9 @@ from cluster_parts import Faulty, Hanging, Killed, cartpole, numbers_of, small_d
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
-from pfrl_like.experiments import EvaluationHook, train_agent_batch
+from pfrl_like.experiments import EvaluationHook, ScheduleHook, train_agent_batch
+from pfrl_like.experiments.cluster import source
+from pfrl_like.experiments.cluster.learners import update_once
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
 from pfrl_like.experiments.cluster.source import DistributedSource
 
@@ -41,6 +43,27 @@ def test_a_run_in_fixed_order_that_stops_and_resumes_equals_a_run_that_does_not_
     train(tmp_path / "parts", checkpoint_freq=80, hooks=[stop_at(80)])
     parts = train(tmp_path / "parts", checkpoint_freq=80, resume=True)
     assert resumed(tmp_path / "parts") == {"checkpoint": "80_checkpoint", "t": 80, "resume": "exact", "reasons": []}
+    assert np.array_equal(numbers_of(whole), numbers_of(parts))
+    assert (whole.t, whole.optim_t) == (parts.t, parts.optim_t) == (160, 136)
+
+
+def test_a_signal_between_two_updates_leaves_the_others_to_the_resumed_run(ray, tmp_path, monkeypatch):
+    clocks = []
+
+    def update(agent):
+        update_once(agent)
+        if agent.optim_t == 51 and not clocks[0].stopped:
+            clocks[0].interrupt(signal.SIGINT)
+
+    whole = train(tmp_path / "whole")
+    monkeypatch.setattr(source, "update_once", update)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "parts", checkpoint_freq=80, hooks=[clocks.append])
+    parts = train(tmp_path / "parts", checkpoint_freq=80, resume=True)
+    reached = clocks[0].t
+    name = f"{reached}_except"
+    assert resumed(tmp_path / "parts") == {"checkpoint": name, "t": reached, "resume": "exact", "reasons": []}
+    assert reached - 24 > 51  # the 24th step is the first from which updates are counted
     assert np.array_equal(numbers_of(whole), numbers_of(parts))
     assert (whole.t, whole.optim_t) == (parts.t, parts.optim_t) == (160, 136)
 
