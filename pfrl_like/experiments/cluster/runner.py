@@ -155,8 +155,8 @@ def train_agent_distributed(
             NumPy stream. A single actor then continues the global streams of this process instead, and its environments
             keep the seeds that `make_env` gives them, as in `train_agent_batch`.
         address: Address of a Ray cluster, for example "auto". If None, the environment variable RAY_ADDRESS is used. If
-            this variable is not set either, Ray is started on this machine for this run. If the program has already
-            called `ray.init`, this Ray is used.
+            this variable is not set either, or if the address is "local", Ray is started on this machine for this run.
+            If the program has already called `ray.init`, this Ray is used.
         cpus_per_actor: Number of CPUs that Ray reserves for each actor, and for each further learner. A fraction lets
             several actors share a CPU. If None, 0 if Ray is started for this run, else 1.
         start_timeout: Seconds in which an actor must be scheduled and make its environments, or a learner its agent.
