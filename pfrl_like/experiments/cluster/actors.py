@@ -139,9 +139,9 @@ class EnvActors:
             refs = [handle.record.remote() for handle in self.handles]
             self.ray.wait(refs, num_returns=len(refs), timeout=self.limits.answer)  # `next` replaces a lost actor
 
-    def ask(self, i: int, weights: Any, version: int, t: int, ticks: int) -> None:
+    def ask(self, i: int, weights: Any, version: int, t: int, ticks: int, numbers: Mapping[str, Any]) -> None:
         """Ask an actor for `ticks` steps of each environment; see `EnvActor.collect`."""
-        arguments, handle, chunk = (weights, version, t, ticks), self.handles[i], None
+        arguments, handle, chunk = (weights, version, t, ticks, numbers), self.handles[i], None
         if self.is_apart(i):
             method = handle.collect_apart.options(num_returns=2)
             ref, chunk = method.remote(*arguments, self.buffer is not None and self.buffer.uses_first_errors)

@@ -141,6 +141,13 @@ def load_weights(tensors: Sequence[Tensor], weights: Weights) -> None:
                 tensor.copy_(torch.from_numpy(array.copy()).view(tensor.dtype).view(tensor.shape))
 
 
+def explorer_numbers(agent: Any) -> dict[str, Any]:
+    """Return the public attributes of an agent's explorer that are numbers, keyed by name. `agent` may have none."""
+    attributes = getattr(getattr(agent, "explorer", None), "__dict__", {})
+    numbers = {name: value for name, value in attributes.items() if isinstance(value, int | float | np.number)}
+    return {name: value for name, value in numbers.items() if not name.startswith("_")}
+
+
 def error_of(index: int, which: str, error: Any) -> WorkerError:
     """Return the error of an actor whose environment or agent raised an exception.
 
@@ -226,7 +233,7 @@ class EnvActor:
         """Record episodes from now on."""
         self.source.record()
 
-    def collect(self, weights: Weights, version: int, t: int, ticks: int) -> Answer:
+    def collect(self, weights: Weights, version: int, t: int, ticks: int, numbers: Mapping[str, Any]) -> Answer:
         """Step every environment `ticks` times.
 
         Args:
@@ -234,6 +241,7 @@ class EnvActor:
             version: Version of these weights.
             t: Number of training steps so far. The schedule of the explorer depends on it.
             ticks: Number of steps of each environment.
+            numbers: Attributes of the explorer that hooks have changed in the driver, keyed by name.
         """
         begun = time.perf_counter()
         idle = 0.0 if self._finished_at is None else begun - self._finished_at
@@ -241,6 +249,8 @@ class EnvActor:
             load_weights(self.tensors, weights)
             self._version = version
         self.acting.t = t
+        for name, number in numbers.items():
+            setattr(self.acting.explorer, name, number)
         clock, episodes = Clock(None, t), []
         for _ in range(ticks):
             episodes += [(each.total_reward, each.length) for each in self.source.tick(clock)]
@@ -249,7 +259,9 @@ class EnvActor:
         n_steps = 0 if chunk is None else chunk.n_steps
         return Answer(chunk, n_steps, episodes, version, self._finished_at - begun, idle)
 
-    def collect_apart(self, weights: Weights, version: int, t: int, ticks: int, has_errors: bool) -> tuple[Answer, Any]:
+    def collect_apart(
+        self, weights: Weights, version: int, t: int, ticks: int, numbers: Mapping[str, Any], has_errors: bool
+    ) -> tuple[Answer, Any]:
         """Return the answer of `collect` without the chunk, and the chunk, as two objects of Ray.
 
         The driver passes the reference to the second one to the replay actor, and does not read it.
@@ -259,9 +271,10 @@ class EnvActor:
             version: Version of these weights.
             t: Number of training steps so far.
             ticks: Number of steps of each environment.
+            numbers: Attributes of the explorer that hooks have changed in the driver, keyed by name.
             has_errors: True to add the column `priority` with TD errors, if the agent can compute them.
         """
-        answer = self.collect(weights, version, t, ticks)
+        answer = self.collect(weights, version, t, ticks, numbers)
         adds = has_errors and answer.chunk is not None
         return answer._replace(chunk=None), with_priorities(self.acting, answer.chunk) if adds else answer.chunk
 

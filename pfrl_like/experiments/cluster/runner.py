@@ -185,6 +185,8 @@ def train_agent_distributed(
         log_interval: Number of steps between log lines. If None, no lines are logged.
         return_window_size: Number of episodes in the logged mean return.
         step_hooks: Functions that are called as `hook(env, agent, t)` for every step. `env` describes the environments.
+            The hooks change the agent of the learner. Only the public attributes of its explorer that are numbers, such
+            as "explorer.epsilon", reach the actors, with the next request. Other changes do not affect the actions.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
             evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
             end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pfrl_like.experiments.cluster.actors import EnvActors
-from pfrl_like.experiments.cluster.env_actor import Answer, acting_tensors, pack_weights
+from pfrl_like.experiments.cluster.env_actor import Answer, acting_tensors, explorer_numbers, pack_weights
 from pfrl_like.experiments.cluster.learners import Learners, update_once
 from pfrl_like.experiments.sources import dry_run, stop_episode
 from pfrl_like.learning.chunks import count_step
@@ -146,6 +146,8 @@ class DistributedSource:
         # The first message is the smallest one, because the speed of an actor is unknown.
         self._tick_seconds = [0.0 if order == "fixed" else math.inf] * n_actors
         self._weights: Any = None
+        self._numbers = explorer_numbers(agent)  # as new actors have them
+        self._changed: dict[str, Any] = {}  # those that hooks have changed
         self._ages: deque[int] = deque(maxlen=_WINDOW)
         self._started_at: float | None = None
         self._waited = self._idle = self._worked = 0.0
@@ -197,12 +199,16 @@ class DistributedSource:
         ticks_left = -(-(clock.steps - self._asked()) // self.actors.num_envs)
         if self.is_synchronous:
             ticks_left = -(-(clock.steps - clock.t) // self.num_envs)
+        for name, number in explorer_numbers(self.agent).items():
+            if name in self._changed or self._numbers.get(name) != number:
+                self._changed[name] = number
         for i in idle[:]:
             if ticks_left <= 0:
                 return
             ticks = min(self._ticks(i), ticks_left)
             idle.remove(i)
-            self.actors.ask(i, self._weights, self.version, self.agent.t, ticks)
+            self._write_losses(ticks * self.actors.num_envs)  # a process that is killed now has lost these steps, too
+            self.actors.ask(i, self._weights, self.version, self.agent.t, ticks, self._changed)
             if not self.is_synchronous:
                 ticks_left -= ticks
 
@@ -210,9 +216,10 @@ class DistributedSource:
         """Return the number of steps so far and on their way."""
         return int(self.agent.t) + sum(request.rows for request in self.actors.pending.values())
 
-    def _write_losses(self) -> None:
+    def _write_losses(self, more: int = 0) -> None:
+        """Write the losses. `more` is the number of steps that are asked for next."""
         if self._losses is not None:
-            self._losses.write(asked=self._asked(), **self.actors.counts)
+            self._losses.write(asked=self._asked() + more, **self.actors.counts)
 
     def _ticks(self, i: int) -> int:
         """Return for how many steps of each environment actor `i` is asked."""

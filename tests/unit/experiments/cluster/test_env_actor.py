@@ -17,6 +17,7 @@ from pfrl_like.experiments.cluster.env_actor import (
     EnvActor,
     Origin,
     acting_tensors,
+    explorer_numbers,
     load_weights,
     pack_weights,
     versions,
@@ -35,8 +36,8 @@ def actor_of(agent, origin, n_envs=2):
     return actor
 
 
-def collect(actor, agent, ticks=3):
-    return actor.collect(pack_weights(acting_tensors(agent)), 1, agent.t, ticks)
+def collect(actor, agent, ticks=3, **numbers):
+    return actor.collect(pack_weights(acting_tensors(agent)), 1, agent.t, ticks, numbers)
 
 
 def columns(chunk):
@@ -70,6 +71,14 @@ def test_the_successor_of_an_actor_makes_other_steps_and_an_equal_origin_makes_e
     lives = [collect(actor_of(agent, Origin(0, life, 2 * life, 7, None)), agent) for life in (0, 0, 1)]
     assert equal(lives[0], lives[1])
     assert not equal(lives[0], lives[2])
+
+
+def test_numbers_of_the_explorer_reach_the_actor():
+    agent = small_dqn()
+    actor = actor_of(agent, Origin(0, 0, 0, 7, None))
+    assert collect(actor, agent, 40, epsilon=0.0).chunk.action.std() == 0  # the greedy action is always the same
+    assert collect(actor, agent, 40, epsilon=1.0).chunk.action.std() > 0
+    assert explorer_numbers(agent) == {"epsilon": 0.5} and explorer_numbers(actor.acting) == {"epsilon": 1.0}
 
 
 def test_an_actor_continues_exactly_from_its_saved_state():
