@@ -22,7 +22,7 @@ from pfrl_like.experiments.cluster.evaluation import ActorEvaluator, EvaluatedEn
 from pfrl_like.experiments.cluster.learners import Learners
 from pfrl_like.experiments.cluster.ray_session import ray_session
 from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer
-from pfrl_like.experiments.cluster.source import DistributedSource, Losses, MessageSize, Order
+from pfrl_like.experiments.cluster.source import DistributedSource, Losses, MessageSize, Order, is_synchronous
 from pfrl_like.experiments.evaluator import evaluator_options
 from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments, check_has
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
@@ -36,6 +36,8 @@ from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, ch
 from pfrl_like.utils.integers import takes_integral_floats
 
 _LOGGER = logging.getLogger(__name__)
+#: Maximum number of seconds for which a checkpoint waits for the actors, if a resume is "approximate" anyway.
+_SAVE_SECONDS = 30.0
 
 
 @names_unknown_keywords
@@ -139,9 +141,10 @@ def train_agent_distributed(
             cannot be written always ends training. A persistent buffer is closed in this process and opened in the
             other one. It has no journal: on resume it is set back to the checkpoint.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
-            turn: two runs with the same seeds are then equal, and a run resumes exactly.
-        updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
-            `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
+            turn: two runs with the same seeds are then equal, and a run resumes exactly. A checkpoint then waits for
+            all actors, within `answer_timeout`.
+        updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from the
+            first update on. If None, the agent's `n_times_update / update_interval`.
         seconds_per_message: Number of seconds of stepping that one message contains, within `rows_per_message`.
         rows_per_message: Minimum and maximum number of steps in a message. Few steps cost the learner more time per
             step. Many steps delay learning, because they were made with older weights. With `order="fixed"`, the
@@ -163,8 +166,8 @@ def train_agent_distributed(
         answer_timeout: Seconds in which an actor must answer. An actor that takes longer is replaced. A learner that
             takes longer ends the run.
         replace_timeout: Seconds in which an actor must start again after its node was lost.
-        max_early_deaths: Number of times that an actor may be lost before its first answer. If it is lost more often,
-            the run ends.
+        max_early_deaths: Number of times in a row that the processes of an actor may be lost before their first answer.
+            If they are lost more often, the run ends.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         eval_interval: Number of training steps between evaluations. They run in an actor of their own while training
@@ -266,19 +269,24 @@ def _source(
 ) -> DistributedSource:
     """Start the actors, and return the source of their steps."""
     agent, actors, num_envs = (arguments[name] for name in ("agent", "actors", "envs_per_actor"))
-    is_synchronous = not hasattr(agent, "update_from_replay") and not agent.corrects_lag
-    limits = Limits(
-        start=arguments["start_timeout"], answer=arguments["answer_timeout"], replace=arguments["replace_timeout"],
-        early_deaths=arguments["max_early_deaths"],
-        in_flight=1 if is_synchronous else arguments["requests_in_flight"],
-    )  # fmt: skip
     group = EnvActors(
         ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
-        num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
+        num_envs=num_envs, cpus=arguments["cpus_per_actor"], logger=arguments["logger"], limits=_limits(arguments),
         buffer=agent.replay_buffer if "packed_buffer" in arguments else None, learners=arguments["learners"],
     )  # fmt: skip
     losses = Losses(arguments["outdir"], arguments["resume"])
     return DistributedSource(agent, group, arguments["order"], size, arguments["updates_per_step"], losses, learners)
+
+
+def _limits(arguments: Mapping[str, Any]) -> Limits:
+    """Return the limits of the actors. A checkpoint from which a run resumes exactly needs the states of all actors."""
+    is_sync, answer = is_synchronous(arguments["agent"]), arguments["answer_timeout"]
+    is_exact, in_flight = arguments["order"] == "fixed" or is_sync, 1 if is_sync else arguments["requests_in_flight"]
+    return Limits(
+        start=arguments["start_timeout"], answer=answer, replace=arguments["replace_timeout"],
+        save=answer * in_flight if is_exact else min(answer, _SAVE_SECONDS),
+        early_deaths=arguments["max_early_deaths"], in_flight=in_flight,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -94,6 +94,11 @@ class Losses:
             self._file.close()
 
 
+def is_synchronous(agent: Any) -> bool:
+    """Return True if all actors must have the newest weights, because the agent does not correct for older ones."""
+    return not hasattr(agent, "update_from_replay") and not agent.corrects_lag
+
+
 class DistributedSource:
     """Source of training steps: actors step environments, and this process stores the steps and makes the updates.
 
@@ -133,7 +138,7 @@ class DistributedSource:
         self._n_learners = 1 if learners is None else learners.size
         self.agent, self.actors, self.order, self.size = agent, actors, order, size
         self.has_replay = hasattr(agent, "update_from_replay")
-        self.is_synchronous = not self.has_replay and not agent.corrects_lag
+        self.is_synchronous = is_synchronous(agent)
         if updates_per_step is None and self.has_replay:
             updates_per_step = agent.n_times_update / agent.update_interval
         self.updates_per_step = updates_per_step or 0.0
