@@ -105,6 +105,8 @@ def train_agent_distributed(
     ends with an error. The process writes each message to a journal before it confirms it, so that a resumed run keeps
     all confirmed steps after its checkpoint, see `replay`.
 
+    Arguments that are not the default and have no effect on the agent are named in a warning.
+
     A lost actor costs its running episodes and the steps that were on their way. Another process with other random
     streams takes its place. An error that an environment raises ends the run.
 
@@ -231,6 +233,7 @@ def train_agent_distributed(
     size = _check(arguments)
     agent = make_agent()
     check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
+    _warn_of_no_effect(agent, arguments, logger)
     if learners > 1:
         check_agent(agent)
         arguments["packed_agent"] = _packed(make_agent=make_agent)
@@ -369,6 +372,25 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
         check_numbers(0.0, cpus_per_actor=cpus)
     check_hooks(arguments["evaluation_hooks"], "support_train_agent_batch", "train_agent_distributed")
     return MessageSize(arguments["seconds_per_message"], *rows)
+
+
+def _warn_of_no_effect(agent: Any, arguments: Mapping[str, Any], logger: logging.Logger) -> None:
+    """Log a warning for each argument that is not the default and has no effect on this agent."""
+    has_replay, is_fixed = hasattr(agent, "update_from_replay"), arguments["order"] == "fixed"
+    is_part = not has_replay and agent.steps_until_update is not None
+    part = "a message is an actor's part of one update" if is_part else ""
+    fixed = 'order is "fixed"' if is_fixed else ""
+    reasons = {
+        "updates_per_step": "" if has_replay else "the agent has no replay buffer",
+        "requests_in_flight": "the agent is trained synchronously" if is_synchronous(agent) else "",
+        "minibatches_in_flight": fixed if arguments["replay"] == "actor" else 'replay is "learner"',
+        "rows_per_message": part,
+        "seconds_per_message": part or fixed,
+    }
+    parameters = inspect.signature(train_agent_distributed).parameters
+    for name, reason in reasons.items():
+        if reason and arguments[name] != parameters[name].default:
+            logger.warning("%s is %r and has no effect, because %s", name, arguments[name], reason)
 
 
 def _make_env_of(make_env: MakeEnv | str | EnvSpec) -> MakeEnv:
