@@ -17,6 +17,7 @@ from torch import Tensor
 from pfrl_like.distributed.actor import vary_streams
 from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.envs.env_states import layers_of
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.learning.chunks import with_priorities
@@ -61,6 +62,7 @@ class Description(NamedTuple):
         observation_space: Observation space of one environment. None if unknown.
         action_space: Action space of one environment. None if unknown.
         spec: `spec` of the first environment. None if unknown.
+        layers: Class names of the first environment and its wrappers, the outermost wrapper first.
     """
 
     versions: dict[str, str]
@@ -68,6 +70,7 @@ class Description(NamedTuple):
     observation_space: Any
     action_space: Any
     spec: Any
+    layers: Sequence[str] = ()
 
 
 class Answer(NamedTuple):
@@ -306,7 +309,8 @@ def describe(env: Any) -> Description:
     import ray
 
     node = ray.get_runtime_context().get_node_id()
-    return Description(versions(), node, env.observation_space, env.action_space, env.spec)
+    layers = [type(layer).__name__ for layer in layers_of(env.envs[0])]
+    return Description(versions(), node, env.observation_space, env.action_space, env.spec, layers)
 
 
 @dataclass(frozen=True)
@@ -318,9 +322,11 @@ class RemoteEnvs:
         observation_space: Observation space of one environment. None if unknown.
         action_space: Action space of one environment. None if unknown.
         spec: `spec` of the first environment. None if unknown.
+        remote_layers: Class names of the first environment and its wrappers, the outermost wrapper first.
     """
 
     num_envs: int
     observation_space: Any
     action_space: Any
     spec: Any
+    remote_layers: Sequence[str]

@@ -256,7 +256,7 @@ def train_agent_distributed(
 def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Call `train` with the source of all actors."""
     agent, logger, first = arguments["agent"], arguments["logger"], source.actors.descriptions[0]
-    env = RemoteEnvs(source.num_envs, first.observation_space, first.action_space, first.spec)
+    env = RemoteEnvs(source.num_envs, first.observation_space, first.action_space, first.spec, first.layers)
     return train(
         **arguments_for(train, arguments, env=env, source=source, evaluator=evaluator),
         make_logs=lambda all_loggers, directory: [

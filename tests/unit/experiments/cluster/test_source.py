@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from cluster_parts import Faulty, Hanging, Killed, cartpole, numbers_of, small_dqn, small_on_policy
+from cluster_parts import Faulty, Hanging, Killed, cartpole, numbers_of, recurrent_dqn, small_dqn, small_on_policy
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
@@ -247,6 +247,33 @@ def test_two_requests_in_flight_give_older_weights(ray, tmp_path):
     assert agent.t == STEPS
     assert table["weights_age"][-1] > 1
     assert torch.isfinite(torch.from_numpy(numbers_of(agent))).all()
+
+
+@pytest.mark.slow
+def test_a_hook_changes_the_explorers_of_the_actors(ray, tmp_path):
+    hook = ScheduleHook(1, 0.0, 0.0, "explorer.epsilon")
+    agent = train(tmp_path, functools.partial(small_dqn, replay_start_size=1000), step_hooks=[hook])
+    actions = np.array([step[0]["action"] for step in agent.replay_buffer.memory])
+    assert actions[:16].std() > 0
+    assert actions[-STEPS // 2 :].std() == 0  # the greedy action, which is always the same
+
+
+@pytest.mark.slow
+def test_updates_are_counted_from_the_first_one_that_learns(ray, tmp_path):
+    agent = train(tmp_path, recurrent_dqn, updates_per_step=0.5)
+    table = np.genfromtxt(tmp_path / "metrics.csv", delimiter=",", names=True)
+    assert agent.waiting_for() is None
+    assert 0 < agent.optim_t < (STEPS - 24) // 2  # the first minibatch of whole episodes comes later
+    assert table["updates"][-1] <= agent.optim_t
+
+
+@pytest.mark.slow
+def test_a_run_with_other_wrappers_does_not_resume_exactly(ray, tmp_path):
+    train(tmp_path, checkpoint_freq=80, hooks=[stop_at(80)])
+    make_env = lambda *arguments: gymnasium.wrappers.TransformReward(cartpole(*arguments), lambda reward: reward)  # noqa: E731
+    train(tmp_path, make_env=make_env, checkpoint_freq=80, resume=True)
+    assert resumed(tmp_path)["resume"] == "approximate"
+    assert "'RemoteEnvs', 'TransformReward'" in resumed(tmp_path)["reasons"][0]
 
 
 class Recorded:
