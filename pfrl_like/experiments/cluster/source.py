@@ -285,7 +285,8 @@ class DistributedSource:
             if self.agent.waiting_for() is not None or not self._others_are_ready():
                 return 0
             self._first = self.agent.t
-        return max(0, math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates)
+        due: int = math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates
+        return max(0, due)
 
     def _others_are_ready(self) -> bool:
         return self.learners is None or self.learners.progress().is_ready

@@ -93,7 +93,6 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_resumes_exactly_and_no_
     assert '"resume": "exact"' in (tmp_path / "run" / "run.json").read_text()
 
 
-@pytest.mark.parametrize("learners", [1, 2])
 def test_sigterm_in_a_program_that_has_called_ray_init_leaves_a_checkpoint(ray, tmp_path):
     def handler(signum, frame):
         raise SystemExit(signum)
@@ -113,6 +112,7 @@ def test_sigterm_in_a_program_that_has_called_ray_init_leaves_a_checkpoint(ray, 
     assert [*tmp_path.glob("*_except/run/manifest.json")]
 
 
+@pytest.mark.parametrize("learners", [1, 2])
 def test_every_listener_is_on_loopback_and_no_log_has_a_secret(run, tmp_path, learners):
     process = run(10**9, learners=learners)
     wait_for(lambda: metrics(tmp_path))

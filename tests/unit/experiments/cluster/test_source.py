@@ -18,6 +18,7 @@ from pfrl_like.experiments.cluster import source
 from pfrl_like.experiments.cluster.learners import update_once
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
 from pfrl_like.experiments.cluster.source import DistributedSource
+from pfrl_like.explorers import ConstantEpsilonGreedy
 
 STEPS = 160
 
@@ -251,11 +252,12 @@ def test_two_requests_in_flight_give_older_weights(ray, tmp_path):
 
 @pytest.mark.slow
 def test_a_hook_changes_the_explorers_of_the_actors(ray, tmp_path):
-    hook = ScheduleHook(1, 0.0, 0.0, "explorer.epsilon")
-    agent = train(tmp_path, functools.partial(small_dqn, replay_start_size=1000), step_hooks=[hook])
+    explorer = ConstantEpsilonGreedy(0.0, gymnasium.spaces.Discrete(2, seed=0).sample)
+    make_agent = functools.partial(small_dqn, explorer=explorer, replay_start_size=1000)
+    agent = train(tmp_path, make_agent, step_hooks=[ScheduleHook(1, 1.0, 1.0, "explorer.epsilon")])
     actions = np.array([step[0]["action"] for step in agent.replay_buffer.memory])
-    assert actions[:16].std() > 0
-    assert actions[-STEPS // 2 :].std() == 0  # the greedy action, which is always the same
+    assert actions[:8].std() == 0  # the greedy action, which is always the same
+    assert actions[-STEPS // 2 :].std() > 0
 
 
 @pytest.mark.slow
