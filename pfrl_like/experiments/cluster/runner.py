@@ -228,16 +228,15 @@ def train_agent_distributed(
         CheckpointError: If a file cannot be written or uploaded (see `on_checkpoint_failure`), if the URL `outdir`
             cannot be read, or if checkpoints exist but none can be loaded.
     """
-    logger = logger or _LOGGER
     arguments = check_arguments(locals())
     size = _check(arguments)
     agent = make_agent()
     check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
-    _warn_of_no_effect(agent, arguments, logger)
     if learners > 1:
         check_agent(agent)
         arguments["packed_agent"] = _packed(make_agent=make_agent)
-    arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger}
+    arguments |= {"agent": agent, "make_env": _make_env_of(make_env), "logger": logger or _LOGGER}
+    _warn_of_no_effect(arguments)
     acting = _acting_copy(agent)
     packed = _packed(acting=acting, make_env=arguments["make_env"])
     if replay == "actor":
@@ -374,12 +373,12 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
     return MessageSize(arguments["seconds_per_message"], *rows)
 
 
-def _warn_of_no_effect(agent: Any, arguments: Mapping[str, Any], logger: logging.Logger) -> None:
+def _warn_of_no_effect(arguments: Mapping[str, Any]) -> None:
     """Log a warning for each argument that is not the default and has no effect on this agent."""
-    has_replay, is_fixed = hasattr(agent, "update_from_replay"), arguments["order"] == "fixed"
+    agent, fixed = arguments["agent"], 'order is "fixed"' if arguments["order"] == "fixed" else ""
+    has_replay = hasattr(agent, "update_from_replay")
     is_part = not has_replay and agent.steps_until_update is not None
     part = "a message is an actor's part of one update" if is_part else ""
-    fixed = 'order is "fixed"' if is_fixed else ""
     reasons = {
         "updates_per_step": "" if has_replay else "the agent has no replay buffer",
         "requests_in_flight": "the agent is trained synchronously" if is_synchronous(agent) else "",
@@ -390,7 +389,7 @@ def _warn_of_no_effect(agent: Any, arguments: Mapping[str, Any], logger: logging
     parameters = inspect.signature(train_agent_distributed).parameters
     for name, reason in reasons.items():
         if reason and arguments[name] != parameters[name].default:
-            logger.warning("%s is %r and has no effect, because %s", name, arguments[name], reason)
+            arguments["logger"].warning("%s is %r and has no effect, because %s", name, arguments[name], reason)
 
 
 def _make_env_of(make_env: MakeEnv | str | EnvSpec) -> MakeEnv:
