@@ -29,7 +29,7 @@ CHECKPOINTS = 10
 CASES = (
     ("sac", "Pendulum-v1", 8_000, (1, 8), -170.0),
     ("sac", "Pendulum-v1", 12_000, (1, 32), -170.0),
-    ("dqn", "CartPole-v1", 50_000, (1, 8), 475.0),
+    ("dqn", "CartPole-v1", 50_000, (1, 16), 475.0),
     ("dqn", "CartPole-v1", 50_000, (1, 32), 475.0),
     ("impala", "CartPole-v1", 300_000, (1, 32), 475.0),
     ("appo", "CartPole-v1", 300_000, (1, 32), 475.0),

@@ -91,7 +91,7 @@ def of_acting(agent: Any, frames: bool) -> tuple[dict[str, float], Any]:
     versions = iter(range(1, 10**9))
 
     def collect(ticks: int) -> Answer:
-        return actor.collect(weights, next(versions), agent.t, ticks)
+        return actor.collect(weights, next(versions), agent.t, ticks, {})
 
     act, message = line_through(*(seconds_of(lambda n=n: collect(n)) for n in (FEW, MANY)), MANY - FEW)
     few, many = collect(FEW), collect(MANY)

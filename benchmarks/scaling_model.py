@@ -70,7 +70,7 @@ class Setup:
     updates_per_step: float
     actors: int
     envs: int = 8
-    rows: tuple[int, int] = (1, 32)
+    rows: tuple[int, int] = (1, 16)
     seconds: float = 0.1
     in_flight: int = 1
     cores: int = 64

@@ -104,6 +104,8 @@ class ChunkSender:
         if m != len(reward) or m and not 0 <= envs.min() <= envs.max() < self.n_envs:
             expected = f"ids below {self.n_envs}, one for each of {len(reward)} rewards"
             raise ValueError(f"env_ids is {envs.tolist()}, expected {expected}")
+        if m == 0:  # all environments were reset
+            return
         observed, next_observed = {"obs": _columns(obs, m, "obs")}, {"obs": _columns(next_obs, m, "next_obs")}
         if state is not None:
             observed["state"], next_observed["state"] = map_nested(np.array, state), map_nested(np.array, next_state)

@@ -15,9 +15,9 @@ from torch import nn
 from pfrl_like.agents import A2C, DQN, PPO
 from pfrl_like.envs import make_env
 from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.nn import Branched
+from pfrl_like.nn import Branched, RecurrentSequential
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 from pfrl_like.utils import set_random_seed
 
 
@@ -85,6 +85,17 @@ def small_dqn(q_function: Any = None, **options: Any) -> DQN:
         "explorer": ConstantEpsilonGreedy(0.5, space.sample), "target_update_interval": 15,
     }  # fmt: skip
     return DQN(q_function, torch.optim.Adam(q_function.parameters(), 1e-3), **arguments | options)
+
+
+def recurrent_dqn() -> DQN:
+    """An agent that learns from 4 episodes, or parts of 4 episodes."""
+    set_random_seed(0)
+    q_function = RecurrentSequential(nn.LSTM(4, 8), nn.Linear(8, 2), DiscreteActionValueHead())
+    optimizer = torch.optim.Adam(q_function.parameters(), 1e-3)
+    explorer = ConstantEpsilonGreedy(0.5, gymnasium.spaces.Discrete(2, seed=0).sample)
+    options: dict[str, Any] = {"replay_start_size": 20, "minibatch_size": 4, "episodic_update_len": 5}
+    buffer = EpisodicReplayBuffer(1000)
+    return DQN(q_function, optimizer, buffer, 0.9, explorer, recurrent=True, target_update_interval=15, **options)
 
 
 def small_on_policy(kind: str = "PPO", **options: Any) -> Any:

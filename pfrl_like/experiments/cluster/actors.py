@@ -16,8 +16,10 @@ from pfrl_like.runs.loop import unknown_state
 POLL = 0.5
 #: Seconds after the loss of a process in which the loss of its node is noticed. Ray needs 15 s to notice a lost node.
 _NODE_SECONDS = 60.0
-#: Maximum number of seconds in which an actor must answer when a checkpoint is saved, and in which it closes.
-SAVE_SECONDS, _CLOSE_SECONDS = 30.0, 1.0
+#: Maximum number of seconds for which a checkpoint waits for an actor, if a resume is "approximate" anyway.
+SAVE_SECONDS = 30.0
+#: Maximum number of seconds in which an actor closes its environments, and in which it first finishes its requests.
+_CLOSE_SECONDS, _FINISH_SECONDS = 10.0, 1.0
 
 
 class Limits(NamedTuple):
@@ -28,6 +30,7 @@ class Limits(NamedTuple):
         answer: Seconds in which an actor must answer a request. An actor that takes longer is replaced.
         replace: Seconds in which an actor must be scheduled again after its node was lost. A cluster may first have to
             start another node.
+        save: Seconds in which all actors must finish their requests and return their states for a checkpoint.
         early_deaths: Number of times that an actor may be lost before its first answer.
         in_flight: Number of requests that an actor has at the same time.
     """
@@ -35,6 +38,7 @@ class Limits(NamedTuple):
     start: float
     answer: float
     replace: float
+    save: float
     early_deaths: int
     in_flight: int
 
@@ -114,6 +118,7 @@ class EnvActors:
         self._class = ray.remote(EnvActor).options(**options)
         self._records, self._checked_at = False, time.monotonic()
         self._early_deaths = [0] * n_actors
+        self._has_answered = [False] * n_actors  # the process that the actor has now
         self._suspects: dict[int, tuple[str, float]] = {}  # actor: node of its lost process, and time of the loss
         self.idle: list[int] = []
         self.pending: dict[Any, Request] = {}
@@ -139,9 +144,9 @@ class EnvActors:
             refs = [handle.record.remote() for handle in self.handles]
             self.ray.wait(refs, num_returns=len(refs), timeout=self.limits.answer)  # `next` replaces a lost actor
 
-    def ask(self, i: int, weights: Any, version: int, t: int, ticks: int) -> None:
+    def ask(self, i: int, weights: Any, version: int, t: int, ticks: int, numbers: Mapping[str, Any]) -> None:
         """Ask an actor for `ticks` steps of each environment; see `EnvActor.collect`."""
-        arguments, handle, chunk = (weights, version, t, ticks), self.handles[i], None
+        arguments, handle, chunk = (weights, version, t, ticks, numbers), self.handles[i], None
         if self.is_apart(i):
             method = handle.collect_apart.options(num_returns=2)
             ref, chunk = method.remote(*arguments, self.buffer is not None and self.buffer.uses_first_errors)
@@ -184,8 +189,19 @@ class EnvActors:
             self.descriptions[request.actor] = answer
             self.idle += [request.actor] * self.limits.in_flight
             return None
-        self._early_deaths[request.actor] = 0
+        self._early_deaths[request.actor], self._has_answered[request.actor] = 0, True
+        self._restart_deadline(request.actor)
         return self._received(request, answer)
+
+    def _restart_deadline(self, i: int) -> None:
+        """Give the oldest request of an actor its whole time, because it has waited for an earlier request."""
+        if i in (oldest := self._oldest()):
+            request = self.pending[oldest[i]]
+            self.pending[oldest[i]] = request._replace(deadline=time.monotonic() + request.limit)
+
+    def _oldest(self) -> dict[int, Any]:
+        """Return the reference to the oldest request of each actor that has one, keyed by the number of the actor."""
+        return {request.actor: ref for ref, request in reversed(self.pending.items())}
 
     def _received(self, request: Request, answer: Answer) -> tuple[int, Answer]:
         i = request.actor
@@ -228,7 +244,7 @@ class EnvActors:
         """
         self._checked_at = now = time.monotonic()
         self._check_nodes()
-        late = [ref for ref, request in self.pending.items() if request.deadline < now]
+        late = [ref for ref in self._oldest().values() if self.pending[ref].deadline < now]
         if late:  # this process may have been busy, and not have read an answer that came in time
             late = self.ray.wait(late, num_returns=len(late), timeout=0.0)[1]
         for request in [self.pending[ref] for ref in late]:
@@ -236,9 +252,7 @@ class EnvActors:
                 raise WorkerError(
                     request.actor, f"has not started within {request.limit:g} s: {self._obstacle(request)}"
                 )
-            # The requests of an actor wait for each other. The oldest one decides.
-            if request.actor in {each.actor for each in self.pending.values()}:
-                self._lose(request, f"did not answer within {request.limit:g} s")
+            self._lose(request, f"did not answer within {request.limit:g} s")
 
     def _alive_nodes(self) -> set[str]:
         return {node["NodeID"] for node in self.ray.nodes() if node["Alive"]}
@@ -290,7 +304,7 @@ class EnvActors:
         self.counts["lost_processes" if has_node else "lost_nodes"] += 1
         self.counts["lost_steps"] += rows
         what = "its process" if has_node else f"its node {node:.8}"
-        self._early_deaths[i] += 1
+        self._early_deaths[i] += not self._has_answered[i]
         if self._early_deaths[i] > self.limits.early_deaths:
             text = f"was lost {self._early_deaths[i]} times before its first answer; the last time, {what} was lost"
             raise WorkerError(i, f"{text}: {reason}")
@@ -304,6 +318,7 @@ class EnvActors:
         """Start a process with other random streams in the place of an actor that has no process."""
         self.lives[i] += 1
         self.cut.add(i)
+        self._has_answered[i] = False
         self.handles[i] = self._make(i)
         self._start(i, limit)
 
@@ -313,7 +328,7 @@ class EnvActors:
         "rows" is the number of steps that these answers were asked for. If an actor does not answer, the state contains
         the reason in its place.
         """
-        deadline = time.monotonic() + min(self.limits.answer, SAVE_SECONDS)
+        deadline = time.monotonic() + self.limits.save
         states = [handle.saved_state.remote() for handle in self.handles]
         plain: list[Any] = []
         answers: dict[Any, Any] = {}
@@ -401,9 +416,13 @@ class EnvActors:
         self._renew(range(len(self.handles)))
 
     def close(self) -> None:
-        """Close the environments and end all processes."""
+        """Close the environments and end all processes. An actor that does not finish its requests is killed."""
         with contextlib.suppress(Exception):  # Ray itself may have ended
-            refs = [handle.close.remote() for handle in self.handles]
+            closings = [handle.close.remote() for handle in self.handles]
+            requests = [*self.pending]
+            left = self.ray.wait(requests, num_returns=len(requests), timeout=_FINISH_SECONDS)[1] if requests else ()
+            busy = {self.pending[ref].actor for ref in left}
+            refs = [ref for i, ref in enumerate(closings) if i not in busy]
             self.ray.wait(refs, num_returns=len(refs), timeout=_CLOSE_SECONDS)
         for handle in self.handles:
             with contextlib.suppress(Exception):
@@ -417,4 +436,4 @@ def first_line(error: BaseException) -> str:
     For an error that was raised in an actor, this is the message of the original error.
     """
     error = getattr(error, "cause", None) or error
-    return str(error).partition("\n")[0] or type(error).__name__
+    return str(error).partition("\n")[0].rstrip(".") or type(error).__name__

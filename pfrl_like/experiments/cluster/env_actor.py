@@ -17,6 +17,7 @@ from torch import Tensor
 from pfrl_like.distributed.actor import vary_streams
 from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.envs.env_states import layers_of
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.learning.chunks import with_priorities
@@ -61,6 +62,7 @@ class Description(NamedTuple):
         observation_space: Observation space of one environment. None if unknown.
         action_space: Action space of one environment. None if unknown.
         spec: `spec` of the first environment. None if unknown.
+        layers: Class names of the first environment and its wrappers, the outermost wrapper first.
     """
 
     versions: dict[str, str]
@@ -68,6 +70,7 @@ class Description(NamedTuple):
     observation_space: Any
     action_space: Any
     spec: Any
+    layers: Sequence[str] = ()
 
 
 class Answer(NamedTuple):
@@ -93,11 +96,14 @@ class Answer(NamedTuple):
 
     def to_plain(self) -> dict[str, Any]:
         """Return the answer as JSON values."""
-        chunk = None
-        if self.chunk is not None:
-            steps = [to_json(step) for step in self.chunk.steps()]
-            others = to_json({"last_extra": dict(self.chunk.last_extra), "cut": self.chunk.cut})
-            chunk = {"n_envs": self.chunk.n_envs, "steps": steps, "others": others}
+        chunk = self.chunk
+        if chunk is not None:
+            # A sender takes the state after each step, too. The chunk has it only after the last ones.
+            states = {"state": chunk.extra.get("state")}
+            extra = {name: column for name, column in chunk.extra.items() if name not in states}
+            steps = [to_json(step) for step in replace(chunk, extra=extra).steps()]
+            others = {"last_extra": dict(chunk.last_extra), "cut": chunk.cut}
+            chunk = {"n_envs": chunk.n_envs, "steps": steps, "states": to_json(states), "others": to_json(others)}
         return {"chunk": chunk, "others": to_json(self[1:])}
 
     @classmethod
@@ -110,7 +116,8 @@ class Answer(NamedTuple):
                 sender.append_batch(**from_json(step))
             taken = sender.take()
             assert taken is not None
-            chunk = replace(taken, **from_json(chunk["others"]))
+            states = {name: column for name, column in from_json(chunk["states"]).items() if column is not None}
+            chunk = replace(taken, extra={**taken.extra, **states}, **from_json(chunk["others"]))
         return cls(chunk, *from_json(plain["others"]))
 
 
@@ -154,6 +161,13 @@ def load_weights(tensors: Sequence[Tensor], weights: Weights) -> None:
         for tensor, array in zip(tensors, weights, strict=True):
             if len(array):
                 tensor.copy_(torch.from_numpy(array.copy()).view(tensor.dtype).view(tensor.shape))
+
+
+def explorer_numbers(agent: Any) -> dict[str, Any]:
+    """Return the public attributes of an agent's explorer that are numbers, keyed by name. `agent` may have none."""
+    attributes = getattr(getattr(agent, "explorer", None), "__dict__", {})
+    numbers = {name: value for name, value in attributes.items() if isinstance(value, int | float | np.number)}
+    return {name: value for name, value in numbers.items() if not name.startswith("_")}
 
 
 def error_of(index: int, which: str, error: Any) -> WorkerError:
@@ -241,7 +255,7 @@ class EnvActor:
         """Record episodes from now on."""
         self.source.record()
 
-    def collect(self, weights: Weights, version: int, t: int, ticks: int) -> Answer:
+    def collect(self, weights: Weights, version: int, t: int, ticks: int, numbers: Mapping[str, Any]) -> Answer:
         """Step every environment `ticks` times.
 
         Args:
@@ -249,6 +263,7 @@ class EnvActor:
             version: Version of these weights.
             t: Number of training steps so far. The schedule of the explorer depends on it.
             ticks: Number of steps of each environment.
+            numbers: Attributes of the explorer that hooks have changed in the driver, keyed by name.
         """
         begun = time.perf_counter()
         idle = 0.0 if self._finished_at is None else begun - self._finished_at
@@ -256,6 +271,8 @@ class EnvActor:
             load_weights(self.tensors, weights)
             self._version = version
         self.acting.t = t
+        for name, number in numbers.items():
+            setattr(self.acting.explorer, name, number)
         clock, episodes = Clock(None, t), []
         for _ in range(ticks):
             episodes += [(each.total_reward, each.length) for each in self.source.tick(clock)]
@@ -264,7 +281,9 @@ class EnvActor:
         n_steps = 0 if chunk is None else chunk.n_steps
         return Answer(chunk, n_steps, episodes, version, self._finished_at - begun, idle)
 
-    def collect_apart(self, weights: Weights, version: int, t: int, ticks: int, has_errors: bool) -> tuple[Answer, Any]:
+    def collect_apart(
+        self, weights: Weights, version: int, t: int, ticks: int, numbers: Mapping[str, Any], has_errors: bool
+    ) -> tuple[Answer, Any]:
         """Return the answer of `collect` without the chunk, and the chunk, as two objects of Ray.
 
         The driver passes the reference to the second one to the replay actor, and does not read it.
@@ -274,9 +293,10 @@ class EnvActor:
             version: Version of these weights.
             t: Number of training steps so far.
             ticks: Number of steps of each environment.
+            numbers: Attributes of the explorer that hooks have changed in the driver, keyed by name.
             has_errors: True to add the column `priority` with TD errors, if the agent can compute them.
         """
-        answer = self.collect(weights, version, t, ticks)
+        answer = self.collect(weights, version, t, ticks, numbers)
         adds = has_errors and answer.chunk is not None
         return answer._replace(chunk=None), with_priorities(self.acting, answer.chunk) if adds else answer.chunk
 
@@ -308,7 +328,8 @@ def describe(env: Any) -> Description:
     import ray
 
     node = ray.get_runtime_context().get_node_id()
-    return Description(versions(), node, env.observation_space, env.action_space, env.spec)
+    layers = [type(layer).__name__ for layer in layers_of(env.envs[0])]
+    return Description(versions(), node, env.observation_space, env.action_space, env.spec, layers)
 
 
 @dataclass(frozen=True)
@@ -320,9 +341,11 @@ class RemoteEnvs:
         observation_space: Observation space of one environment. None if unknown.
         action_space: Action space of one environment. None if unknown.
         spec: `spec` of the first environment. None if unknown.
+        remote_layers: Class names of the first environment and its wrappers, the outermost wrapper first.
     """
 
     num_envs: int
     observation_space: Any
     action_space: Any
     spec: Any
+    remote_layers: Sequence[str]

@@ -144,12 +144,11 @@ class LearnerActor:
         self.agent.observe_chunk(chunk, env_ids)
         return Progress.of(self.agent)
 
-    def update(self, settings: Settings, n: int) -> Progress:
-        """Make `n` updates together with the other learners, with the settings of the driver."""
+    def update(self, settings: Settings) -> Progress:
+        """Make an update together with the other learners, with the settings of the driver."""
         change_settings(self.agent, settings)
         try:
-            for _ in range(n):
-                update_once(self.agent)
+            update_once(self.agent)
         except BaseException:
             self._context.close()  # the others need not wait for this learner
             raise
@@ -358,11 +357,11 @@ class Learners:
         all_of_them = [Progress.of(self._agent), *self._progress.values()]
         return Progress(all(each.is_ready for each in all_of_them), max(each.steps_left for each in all_of_them))
 
-    def update(self, n: int) -> None:
-        """Make `n` updates. All learners make them together."""
-        with self._together("update", settings_of(self._agent), n):
-            for _ in range(n):
-                update_once(self._agent)
+    def update(self) -> None:
+        """Make an update. All learners make it together."""
+        with self._together("update", settings_of(self._agent)):
+            update_once(self._agent)
+        self._confirm(_MAX_UNCONFIRMED)
 
     def saved_state(self) -> dict[str, Any]:
         """Return the states of the other learners, except their replay buffers, and the streams of the group."""

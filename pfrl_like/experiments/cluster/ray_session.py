@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import logging
 import os
 import shutil
 import signal
@@ -14,11 +15,15 @@ from typing import Any
 from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.storage.atomic import save_lock
 
+_LOGGER = logging.getLogger(__name__)
+
 #: Environment variables of Ray that apply unless the user has set them: no telemetry, and no token in the home folder.
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
 #: Further variables for a private Ray. It listens only on the loopback interface (Ray reads this variable when it is
 #: imported). If its head is lost, this process ends after 10 s and not after a minute.
 _PRIVATE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
+#: Address with which Ray starts on this machine.
+_LOCAL = "local"
 #: Folder of the temporary files. Ray makes sockets below it, whose paths are limited to about 100 characters.
 _FOLDER, _PREFIX = "/tmp", "pfrl_like-ray-"
 #: Seconds after which the folder of a process that was killed is removed.
@@ -47,12 +52,14 @@ def import_ray(purpose: str = "train_agent_distributed") -> Any:
 def ray_session(address: str | None = None, *, purpose: str = "train_agent_distributed") -> Iterator[tuple[Any, bool]]:
     """Connect to Ray. At the end, disconnect, and stop Ray if this function started it.
 
-    If the program has already called `ray.init`, this connection is used. It is neither configured nor closed.
+    If the program has already called `ray.init`, this connection is used. It is neither configured nor closed. Ray's
+    handler of SIGTERM is not active inside the context, so that a runner can handle the signal.
 
     Args:
         address: Address of a cluster, as in `ray.init`. If None, the environment variable RAY_ADDRESS is used. If this
-            variable is not set either, a private Ray is started on this machine. It prints nothing, has no dashboard,
-            sends no telemetry and listens only on the loopback interface. Its temporary folder is removed at the end.
+            variable is not set either, or if the address is "local", a private Ray is started on this machine. It
+            prints nothing, has no dashboard, sends no telemetry and listens only on the loopback interface. Its
+            temporary folder is removed at the end.
         purpose: Name of the function or option that needs Ray, for the message of an error.
 
     Yields:
@@ -62,14 +69,19 @@ def ray_session(address: str | None = None, *, purpose: str = "train_agent_distr
         MissingDependencyError: If Ray is not installed.
         ConnectionError: If no cluster answers at `address`.
     """
-    address = address or os.environ.get("RAY_ADDRESS") or None
+    given, address = address, address or os.environ.get("RAY_ADDRESS") or None
+    if address == _LOCAL:
+        address = None
     with variables(_QUIET if address is not None else _QUIET | _PRIVATE):
         ray = import_ray(purpose)
-        if ray.is_initialized():
-            yield ray, False
-            return
         with contextlib.ExitStack() as stack:
             stack.enter_context(_own_sigterm())
+            if ray.is_initialized():
+                if given not in (None, "auto", ray.get_runtime_context().gcs_address):
+                    _LOGGER.warning("address is %r and has no effect, because the program has called ray.init", given)
+                _default_sigterm()
+                yield ray, False
+                return
             options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
             if address is None:
                 options |= stack.enter_context(_private_options(ray))
@@ -85,7 +97,7 @@ def _init(ray: Any, options: Mapping[str, Any]) -> None:
         ray.init(**options)
     except Exception:
         ray.shutdown()
-        if options["address"] != "local":
+        if options["address"] != _LOCAL:
             raise
         ray.init(**options)
 
@@ -105,7 +117,7 @@ def _private_options(ray: Any) -> Iterator[dict[str, Any]]:
         # `log_to_driver=False` does not silence Ray's reports of dead processes. The runner reports these deaths.
         stack.enter_context(_attribute(worker, "print_to_stdstream", lambda *args, **kwargs: None))
         yield {
-            "address": "local", "include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES,
+            "address": _LOCAL, "include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES,
             "_temp_dir": folder,
         }  # fmt: skip
 
@@ -153,3 +165,10 @@ def _own_sigterm() -> Iterator[None]:
     finally:
         if handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
+
+
+def _default_sigterm() -> None:
+    """Restore the default action of SIGTERM if Ray handles the signal."""
+    module = str(getattr(signal.getsignal(signal.SIGTERM), "__module__", ""))
+    if module.partition(".")[0] == "ray" and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -16,14 +16,14 @@ from gymnasium.envs.registration import EnvSpec
 from pfrl_like.distributed.data_parallel import check_agent, has_process_group
 from pfrl_like.envs.make_env import make_env as make_env_from_id
 from pfrl_like.experiments.callbacks import EpisodeLog, Evaluation, IntervalLog
-from pfrl_like.experiments.cluster.actors import EnvActors, Limits
+from pfrl_like.experiments.cluster.actors import SAVE_SECONDS, EnvActors, Limits
 from pfrl_like.experiments.cluster.env_actor import MakeEnv, Origin, RemoteEnvs
 from pfrl_like.experiments.cluster.evaluation import ActorEvaluator, EvaluatedEnv
 from pfrl_like.experiments.cluster.learners import Learners
 from pfrl_like.experiments.cluster.ray_session import ray_session
 from pfrl_like.experiments.cluster.remote_buffer import RemoteBuffer
 from pfrl_like.experiments.cluster.replay_journal import JournaledBuffer
-from pfrl_like.experiments.cluster.source import DistributedSource, Losses, MessageSize, Order
+from pfrl_like.experiments.cluster.source import DistributedSource, Losses, MessageSize, Order, is_synchronous
 from pfrl_like.experiments.evaluator import evaluator_options
 from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments, check_has
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
@@ -55,7 +55,7 @@ def train_agent_distributed(
     order: Order = "arrival",
     updates_per_step: float | None = None,
     seconds_per_message: float = 0.1,
-    rows_per_message: tuple[int, int] = (1, 32),
+    rows_per_message: tuple[int, int] = (1, 16),
     requests_in_flight: int = 1,
     minibatches_in_flight: int = 2,
     seed: int | None = None,
@@ -106,6 +106,8 @@ def train_agent_distributed(
     ends with an error. The process writes each message to a journal before it confirms it, so that a resumed run keeps
     all confirmed steps after its checkpoint, see `replay`.
 
+    Arguments that are not the default and have no effect on the agent are named in a warning.
+
     A lost actor costs its running episodes and the steps that were on their way. Another process with other random
     streams takes its place. An error that an environment raises ends the run.
 
@@ -142,9 +144,10 @@ def train_agent_distributed(
             cannot be written always ends training. A persistent buffer is closed in this process and opened in the
             other one. With "learner", a persistent buffer has journals too, unless there are several learners.
         order: "arrival" reads the actors as they answer, so that no actor waits for a slower one. "fixed" reads them in
-            turn: two runs with the same seeds are then equal, with their scores, and a run resumes exactly.
-        updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
-            `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
+            turn: two runs with the same seeds are then equal, with their scores, and a run resumes exactly. A
+            checkpoint then waits for all actors, within `answer_timeout`.
+        updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from the
+            first update on. If None, the agent's `n_times_update / update_interval`.
         seconds_per_message: Number of seconds of stepping that one message contains, within `rows_per_message`.
         rows_per_message: Minimum and maximum number of steps in a message. Few steps cost the learner more time per
             step. Many steps delay learning, because they were made with older weights. With `order="fixed"`, the
@@ -158,8 +161,8 @@ def train_agent_distributed(
             NumPy stream. A single actor then continues the global streams of this process instead, and its environments
             keep the seeds that `make_env` gives them, as in `train_agent_batch`.
         address: Address of a Ray cluster, for example "auto". If None, the environment variable RAY_ADDRESS is used. If
-            this variable is not set either, Ray is started on this machine for this run. If the program has already
-            called `ray.init`, this Ray is used.
+            this variable is not set either, or if the address is "local", Ray is started on this machine for this run.
+            If the program has already called `ray.init`, this Ray is used.
         cpus_per_actor: Number of CPUs that Ray reserves for each actor, and for each further learner. A fraction lets
             several actors share a CPU. If None, 0 if Ray is started for this run, else 1.
         start_timeout: Seconds in which an actor must be scheduled and make its environments, or a learner its agent.
@@ -167,8 +170,8 @@ def train_agent_distributed(
             takes longer ends the run.
         replace_timeout: Seconds in which an actor must start again after its node was lost. The actor of the evaluation
             always has this time to start again.
-        max_early_deaths: Number of times that an actor may be lost before its first answer. If it is lost more often,
-            the run ends.
+        max_early_deaths: Number of times in a row that the processes of an actor may be lost before their first answer.
+            If they are lost more often, the run ends.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         eval_interval: Number of training steps between evaluations. They run in an actor of their own while training
@@ -193,6 +196,8 @@ def train_agent_distributed(
         log_interval: Number of steps between log lines. If None, no lines are logged.
         return_window_size: Number of episodes in the logged mean return.
         step_hooks: Functions that are called as `hook(env, agent, t)` for every step. `env` describes the environments.
+            The hooks change the agent of the learner. Only the public attributes of its explorer that are numbers, such
+            as "explorer.epsilon", reach the actors, with the next request. Other changes do not affect the actions.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
             evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
             end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
@@ -229,7 +234,6 @@ def train_agent_distributed(
         CheckpointError: If a file cannot be written or uploaded (see `on_checkpoint_failure`), if the URL `outdir`
             cannot be read, or if checkpoints exist but none can be loaded.
     """
-    logger = logger or _LOGGER
     arguments = check_arguments(locals())
     size = _check(arguments)
     parts = _parts_of(arguments)
@@ -252,7 +256,8 @@ def _parts_of(arguments: dict[str, Any]) -> dict[str, Any]:
     agent = arguments["make_agent"]()
     check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
     parts = {"acting": _acting_copy(agent), "make_env": _make_env_of(arguments["make_env"])}
-    arguments |= {"agent": agent, "make_env": parts["make_env"]}
+    arguments |= {"agent": agent, "make_env": parts["make_env"], "logger": arguments["logger"] or _LOGGER}
+    _warn_of_no_effect(arguments)
     if arguments["learners"] > 1:
         check_agent(agent)
         arguments["packed_agent"] = _packed(make_agent=arguments["make_agent"])
@@ -265,7 +270,7 @@ def _parts_of(arguments: dict[str, Any]) -> dict[str, Any]:
 def _train(source: DistributedSource, evaluator: Any, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Call `train` with the source of all actors."""
     agent, logger, first = arguments["agent"], arguments["logger"], source.actors.descriptions[0]
-    env = RemoteEnvs(source.num_envs, first.observation_space, first.action_space, first.spec)
+    env = RemoteEnvs(source.num_envs, first.observation_space, first.action_space, first.spec, first.layers)
     return train(
         **arguments_for(train, arguments, env=env, source=source, evaluator=evaluator),
         make_logs=lambda all_loggers, directory: [
@@ -289,15 +294,9 @@ def _source(
 ) -> DistributedSource:
     """Start the actors, and return the source of their steps."""
     agent, actors, num_envs = (arguments[name] for name in ("agent", "actors", "envs_per_actor"))
-    is_synchronous = not hasattr(agent, "update_from_replay") and not agent.corrects_lag
-    limits = Limits(
-        start=arguments["start_timeout"], answer=arguments["answer_timeout"], replace=arguments["replace_timeout"],
-        early_deaths=arguments["max_early_deaths"],
-        in_flight=1 if is_synchronous else arguments["requests_in_flight"],
-    )  # fmt: skip
     group = EnvActors(
         ray, actors, _origins(arguments["seed"], actors), (packed, num_envs, arguments["max_episode_len"]),
-        num_envs=num_envs, cpus=arguments["cpus_per_actor"], limits=limits, logger=arguments["logger"],
+        num_envs=num_envs, cpus=arguments["cpus_per_actor"], logger=arguments["logger"], limits=_limits(arguments),
         buffer=agent.replay_buffer if "packed_buffer" in arguments else None, learners=arguments["learners"],
     )  # fmt: skip
     losses = Losses(arguments["outdir"], arguments["resume"])
@@ -314,6 +313,17 @@ def _journal(agent: Any) -> JournaledBuffer | None:
         return None  # a rerun of a part of a run does not change the files of the run
     buffer.journal = journal = JournaledBuffer(buffer)
     return journal
+
+
+def _limits(arguments: Mapping[str, Any]) -> Limits:
+    """Return the limits of the actors. A checkpoint from which a run resumes exactly needs the states of all actors."""
+    is_sync, answer = is_synchronous(arguments["agent"]), arguments["answer_timeout"]
+    is_exact, in_flight = arguments["order"] == "fixed" or is_sync, 1 if is_sync else arguments["requests_in_flight"]
+    return Limits(
+        start=arguments["start_timeout"], answer=answer, replace=arguments["replace_timeout"],
+        save=answer * in_flight if is_exact else min(answer, SAVE_SECONDS),
+        early_deaths=arguments["max_early_deaths"], in_flight=in_flight,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -396,6 +406,25 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
         check_numbers(0.0, cpus_per_actor=cpus)
     check_hooks(arguments["evaluation_hooks"], "support_train_agent_batch", "train_agent_distributed")
     return MessageSize(arguments["seconds_per_message"], *rows)
+
+
+def _warn_of_no_effect(arguments: Mapping[str, Any]) -> None:
+    """Log a warning for each argument that is not the default and has no effect on this agent."""
+    agent, fixed = arguments["agent"], 'order is "fixed"' if arguments["order"] == "fixed" else ""
+    has_replay = hasattr(agent, "update_from_replay")
+    is_part = not has_replay and agent.steps_until_update is not None
+    part = "a message is an actor's part of one update" if is_part else ""
+    reasons = {
+        "updates_per_step": "" if has_replay else "the agent has no replay buffer",
+        "requests_in_flight": "the agent is trained synchronously" if is_synchronous(agent) else "",
+        "minibatches_in_flight": fixed if arguments["replay"] == "actor" else 'replay is "learner"',
+        "rows_per_message": part,
+        "seconds_per_message": part or fixed,
+    }
+    parameters = inspect.signature(train_agent_distributed).parameters
+    for name, reason in reasons.items():
+        if reason and arguments[name] != parameters[name].default:
+            arguments["logger"].warning("%s is %r and has no effect, because %s", name, arguments[name], reason)
 
 
 def _make_env_of(make_env: MakeEnv | str | EnvSpec) -> MakeEnv:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pfrl_like.experiments.cluster.actors import EnvActors
-from pfrl_like.experiments.cluster.env_actor import Answer, acting_tensors, pack_weights
+from pfrl_like.experiments.cluster.env_actor import Answer, acting_tensors, explorer_numbers, pack_weights
 from pfrl_like.experiments.cluster.learners import Learners, update_once
 from pfrl_like.experiments.cluster.replay_journal import JournaledBuffer
 from pfrl_like.experiments.sources import dry_run, stop_episode
@@ -95,6 +95,11 @@ class Losses:
             self._file.close()
 
 
+def is_synchronous(agent: Any) -> bool:
+    """Return True if all actors must have the newest weights, because the agent does not correct for older ones."""
+    return not hasattr(agent, "update_from_replay") and not agent.corrects_lag
+
+
 class DistributedSource:
     """Source of training steps: actors step environments, and this process stores the steps and makes the updates.
 
@@ -108,8 +113,8 @@ class DistributedSource:
         order: "arrival" reads the actors as they answer. "fixed" reads them in the order of the requests.
         size: Number of steps in a message. It is not used for on-policy agents whose updates need a fixed number of
             steps: a message then contains an actor's part of one update.
-        updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from
-            `replay_start_size` on. If None, the agent's `n_times_update / update_interval`.
+        updates_per_step: Number of updates per environment step of an agent with a replay buffer, counted from the
+            first update on. If None, the agent's `n_times_update / update_interval`.
         losses: File that records the losses. If None, none is written.
         learners: The learners, if several processes make the updates together. Each stores the steps of its actors.
         journal: Journal of the agent's replay buffer, if it is a persistent buffer of this process.
@@ -137,7 +142,7 @@ class DistributedSource:
         self._n_learners = 1 if learners is None else learners.size
         self.agent, self.actors, self.order, self.size = agent, actors, order, size
         self.has_replay = hasattr(agent, "update_from_replay")
-        self.is_synchronous = not self.has_replay and not agent.corrects_lag
+        self.is_synchronous = is_synchronous(agent)
         if updates_per_step is None and self.has_replay:
             updates_per_step = agent.n_times_update / agent.update_interval
         self.updates_per_step = updates_per_step or 0.0
@@ -150,11 +155,14 @@ class DistributedSource:
         # The first message is the smallest one, because the speed of an actor is unknown.
         self._tick_seconds = [0.0 if order == "fixed" else math.inf] * n_actors
         self._weights: Any = None
+        self._numbers = explorer_numbers(agent)  # as new actors have them
+        self._changed: dict[str, Any] = {}  # those that hooks have changed
         self._ages: deque[int] = deque(maxlen=_WINDOW)
         self._started_at: float | None = None
         self._waited = self._idle = self._worked = 0.0
         self._has_stored = False
-        self._ended: list[Any] | None = None  # episodes of steps that were stored again, until the next tick
+        # Until the first tick of a resumed run, the episodes of steps that were stored again.
+        self._ended: list[Any] | None = None
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Store the steps of one answer, make the updates that are due, and ask for further steps.
@@ -185,9 +193,10 @@ class DistributedSource:
     def _take_in(self, clock: Clock, episodes: Sequence[Any]) -> list[Episode]:
         """Advance the clock to the steps that were stored, make the updates that are due, and ask for further steps."""
         clock.t = self.agent.t
-        if self._update():
+        if self._update(clock):
             self._publish()
-        self._ask(clock)
+        if not clock.stopped:
+            self._ask(clock)
         self._write_losses()
         return [Episode(*episode) for episode in episodes]
 
@@ -199,12 +208,16 @@ class DistributedSource:
         ticks_left = -(-(clock.steps - self._asked()) // self.actors.num_envs)
         if self.is_synchronous:
             ticks_left = -(-(clock.steps - clock.t) // self.num_envs)
+        for name, number in explorer_numbers(self.agent).items():
+            if name in self._changed or self._numbers.get(name) != number:
+                self._changed[name] = number
         for i in idle[:]:
             if ticks_left <= 0:
                 return
             ticks = min(self._ticks(i), ticks_left)
             idle.remove(i)
-            self.actors.ask(i, self._weights, self.version, self.agent.t, ticks)
+            self._write_losses(ticks * self.actors.num_envs)  # a process that is killed now has lost these steps, too
+            self.actors.ask(i, self._weights, self.version, self.agent.t, ticks, self._changed)
             if not self.is_synchronous:
                 ticks_left -= ticks
 
@@ -212,9 +225,10 @@ class DistributedSource:
         """Return the number of steps so far and on their way."""
         return int(self.agent.t) + sum(request.rows for request in self.actors.pending.values())
 
-    def _write_losses(self) -> None:
+    def _write_losses(self, more: int = 0) -> None:
+        """Write the losses. `more` is the number of steps that are asked for next."""
         if self._losses is not None:
-            self._losses.write(asked=self._asked(), **self.actors.counts)
+            self._losses.write(asked=self._asked() + more, **self.actors.counts)
 
     def _ticks(self, i: int) -> int:
         """Return for how many steps of each environment actor `i` is asked."""
@@ -251,34 +265,37 @@ class DistributedSource:
         if self._journal is not None:
             self._journal.write(chunk, env_ids, False, answer.label or {})
 
-    def _update(self) -> bool:
-        """Make the updates that are due. Return True if there was one."""
+    def _update(self, clock: Clock) -> bool:
+        """Make the updates that are due. If a signal stops the clock, leave the others to the resumed run.
+
+        Returns:
+            True if there was an update, and no other update is due.
+        """
+        n_due = self._due()
+        for _ in range(n_due):
+            if clock.stopped and clock.t < clock.steps:
+                return False
+            if self.learners is None:
+                update_once(self.agent)
+            else:
+                self.learners.update()
+            self.updates += 1
+        return n_due > 0
+
+    def _due(self) -> int:
+        """Return the number of updates that are due."""
         if not self.has_replay:
             is_complete = not self.is_synchronous or not self.actors.pending
-            if not is_complete or not self.agent.is_due() or not self._others_are_ready():
-                return False
-            self._make_updates(1)
-            return True
+            return int(is_complete and self.agent.is_due() and self._others_are_ready())
         if self._first is None:
-            buffer, start = self.agent.replay_buffer, self.agent.replay_start_size
-            if len(buffer) < start or not self._others_are_ready():
-                return False
+            if self.agent.waiting_for() is not None or not self._others_are_ready():
+                return 0
             self._first = self.agent.t
         due: int = math.floor((self.agent.t - self._first) * self.updates_per_step) - self.updates
-        if due > 0:
-            self._make_updates(due)
-        return due > 0
+        return max(0, due)
 
     def _others_are_ready(self) -> bool:
         return self.learners is None or self.learners.progress().is_ready
-
-    def _make_updates(self, n: int) -> None:
-        if self.learners is not None:
-            self.learners.update(n)
-        else:
-            for _ in range(n):
-                update_once(self.agent)
-        self.updates += n
 
     def _publish(self) -> None:
         """Put the newest weights into Ray's object store. Requests refer to them."""
@@ -345,7 +362,7 @@ class DistributedSource:
         reasons = self.actors.restore_state(state["actors"])
         self.updates, self._first = int(state["updates"]), state["first"]
         self._ages.extend(state["ages"])
-        self._started_at, self._has_stored = time.perf_counter(), True
+        self._started_at, self._has_stored, self._ended = time.perf_counter(), True, []
         self.version = int(state["version"]) - 1
         if self.learners is not None:
             self.learners.begin(state["learners"])

@@ -10,6 +10,6 @@ def ray() -> Iterator[Any]:
     pytest.importorskip("ray")
     from pfrl_like.experiments.cluster.ray_session import ray_session
 
-    with ray_session() as (module, is_private):
+    with ray_session("local") as (module, is_private):
         assert is_private
         yield module

@@ -1,9 +1,13 @@
+import json
+
 import cloudpickle
 import numpy as np
 import pytest
 import torch
 from cluster_parts import cartpole, small_dqn
 
+from pfrl_like.batch import map_nested
+from pfrl_like.distributed.chunk_sender import ChunkSender
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.cluster.env_actor import (
@@ -12,6 +16,7 @@ from pfrl_like.experiments.cluster.env_actor import (
     Origin,
     acting_tensors,
     check_versions,
+    explorer_numbers,
     load_weights,
     pack_weights,
     versions,
@@ -19,6 +24,7 @@ from pfrl_like.experiments.cluster.env_actor import (
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.runs.loop import Clock
+from pfrl_like.wrappers.atari_wrappers import LazyFrames
 
 
 def actor_of(agent, origin, n_envs=2):
@@ -29,8 +35,8 @@ def actor_of(agent, origin, n_envs=2):
     return actor
 
 
-def collect(actor, agent, ticks=3):
-    return actor.collect(pack_weights(acting_tensors(agent)), 1, agent.t, ticks)
+def collect(actor, agent, ticks=3, **numbers):
+    return actor.collect(pack_weights(acting_tensors(agent)), 1, agent.t, ticks, numbers)
 
 
 def columns(chunk):
@@ -66,6 +72,14 @@ def test_the_successor_of_an_actor_makes_other_steps_and_an_equal_origin_makes_e
     assert not equal(lives[0], lives[2])
 
 
+def test_numbers_of_the_explorer_reach_the_actor():
+    agent = small_dqn()
+    actor = actor_of(agent, Origin(0, 0, 0, 7, None))
+    assert collect(actor, agent, 40, epsilon=0.0).chunk.action.std() == 0  # the greedy action is always the same
+    assert collect(actor, agent, 40, epsilon=1.0).chunk.action.std() > 0
+    assert explorer_numbers(agent) == {"epsilon": 0.5} and explorer_numbers(actor.acting) == {"epsilon": 1.0}
+
+
 def test_an_actor_continues_exactly_from_its_saved_state():
     agent = small_dqn()
     actor, successor = (actor_of(agent, Origin(1, 0, 1, 7, None)) for _ in range(2))
@@ -82,6 +96,48 @@ def test_an_answer_survives_its_conversion_to_json():
     again = Answer.from_plain(answer.to_plain())
     assert equal(answer, again)
     assert answer[1:] == again[1:]
+
+
+FRAMES = np.random.default_rng(1).integers(0, 255, (20, 1, 20, 20), np.uint8)
+
+
+def frames(i):
+    return LazyFrames(list(FRAMES[i : i + 4]), stack_axis=0)
+
+
+#: Observations of two environments at step t, keyed by kind.
+OBS = {
+    "vectors": lambda rng, t: rng.random((2, 4)),
+    "dicts": lambda rng, t: [{"a": rng.random(4), "b": rng.random(2)} for _ in range(2)],
+    "tuples": lambda rng, t: [(rng.random(4), rng.random(2)) for _ in range(2)],
+    "frames": lambda rng, t: [frames(t), frames(t + 8)],
+}
+#: Further columns of two environments, keyed by kind.
+OTHERS = {
+    "LSTM": lambda rng: {name: (rng.random((2, 1, 3)), rng.random((2, 1, 3))) for name in ("state", "next_state")},
+    "GRU": lambda rng: {name: rng.random((2, 1, 3)) for name in ("state", "next_state")},
+    "masks": lambda rng: {"action_mask": rng.random((2, 3)) < 0.5},
+}
+
+
+@pytest.mark.parametrize("kind", [*OBS, *OTHERS])
+@pytest.mark.parametrize("n_active", [2, 1, 0])
+def test_every_kind_of_step_survives_the_conversion_to_json(kind, n_active):
+    rng, sender, get_obs = np.random.default_rng(0), ChunkSender(2), OBS.get(kind, OBS["vectors"])
+    for t, n in enumerate((2, n_active, 2)):
+        columns = {"action": rng.integers(0, 2, 2), "reward": rng.random(2), "terminated": np.array([False, t == 0])}
+        columns |= {"obs": get_obs(rng, t), "next_obs": get_obs(rng, t + 1), "truncated": np.zeros(2, bool)}
+        states = OTHERS[kind](rng) if kind in OTHERS and (kind != "masks" or t) else {}
+        columns = {name: column[:n] for name, column in columns.items()}
+        columns |= {name: map_nested(lambda leaf: leaf[:n], column) for name, column in states.items()}  # noqa: B023
+        sender.append_batch(**columns)
+    chunk = sender.take()
+    again = Answer.from_plain(json.loads(json.dumps(Answer(chunk, 6, [], 3, 0.1, 0.2).to_plain()))).chunk
+    assert type(chunk.obs) is type(again.obs)
+    assert len([*chunk.steps()]) == 3 - (n_active == 0)
+    for first, second in zip(chunk.steps(), again.steps(), strict=True):
+        np.testing.assert_equal(map_nested(np.asarray, first), map_nested(np.asarray, second))
+    np.testing.assert_equal(chunk.last_extra, again.last_extra)
 
 
 def test_an_actor_with_another_version_is_refused_by_name():

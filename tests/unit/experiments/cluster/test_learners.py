@@ -11,6 +11,8 @@ from cluster_parts import cartpole, numbered, numbers_of, small_dqn, small_on_po
 from torch import distributed
 
 from pfrl_like.errors import CheckpointError, WorkerError
+from pfrl_like.experiments.cluster import learners
+from pfrl_like.experiments.cluster.learners import update_once
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
 
 pytestmark = pytest.mark.slow
@@ -104,6 +106,24 @@ def test_a_run_that_stops_and_resumes_equals_a_run_that_does_not_stop(ray, tmp_p
     assert whole.get_statistics() == parts.get_statistics()
     with pytest.raises(CheckpointError, match="it was saved with learners=2, and this run has learners=1"):
         train(tmp_path / "parts", make_agent, learners=1, resume=True)
+
+
+def test_a_signal_between_two_updates_stops_all_learners_after_the_same_update(ray, tmp_path, monkeypatch):
+    clocks = []
+
+    def update(agent):
+        update_once(agent)
+        if agent.optim_t == 51 and not clocks[0].stopped:
+            clocks[0].interrupt(signal.SIGINT)
+
+    whole = train(tmp_path / "whole")
+    monkeypatch.setattr(learners, "update_once", update)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "parts", checkpoint_freq=80, hooks=[clocks.append])
+    parts = train(tmp_path / "parts", checkpoint_freq=80, resume=True)
+    assert resumed(tmp_path / "parts")["checkpoint"] == f"{clocks[0].t}_except"
+    assert resumed(tmp_path / "parts")["resume"] == "exact"
+    assert np.array_equal(numbers_of(whole), numbers_of(parts))
 
 
 def test_learners_of_an_agent_that_corrects_for_old_policies_learn_as_the_steps_arrive(ray, tmp_path):

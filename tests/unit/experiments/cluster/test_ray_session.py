@@ -7,6 +7,10 @@ from pathlib import Path
 
 import process_table as processes
 import pytest
+from cluster_parts import cartpole, small_dqn
+
+from pfrl_like.experiments.cluster.runner import train_agent_distributed
+from pfrl_like.runs.loop import Terminated
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -87,6 +91,25 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_resumes_exactly_and_no_
     process = run(t + 8)
     assert process.wait(120) == 0
     assert '"resume": "exact"' in (tmp_path / "run" / "run.json").read_text()
+
+
+def test_sigterm_in_a_program_that_has_called_ray_init_leaves_a_checkpoint(ray, tmp_path):
+    def handler(signum, frame):
+        raise SystemExit(signum)
+
+    handler.__module__ = "ray._private.worker"  # as that of `ray.init`
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with pytest.raises(Terminated):
+            train_agent_distributed(
+                small_dqn, cartpole, steps=10**9, actors=1, envs_per_actor=2, outdir=tmp_path, start_timeout=300,
+                cpus_per_actor=0, hooks=[lambda clock: clock.t >= 40 and os.kill(os.getpid(), signal.SIGTERM)],
+                checkpoint_freq=10**6,
+            )  # fmt: skip
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [*tmp_path.glob("*_except/run/manifest.json")]
 
 
 @pytest.mark.parametrize("learners", [1, 2])

@@ -36,7 +36,7 @@ def collect(agent, ticks=30, has_errors=True):
     """A chunk of an actor in this process, as the replay actor gets it; Ray is not needed for that."""
     actor = EnvActor(Origin(0, 0, 0, 7, None), cloudpickle.dumps((agent.acting_copy(), cartpole)), 2, None)
     actor.prepare()
-    answer, chunk = actor.collect_apart(pack_weights(acting_tensors(agent)), 1, agent.t, ticks, has_errors)
+    answer, chunk = actor.collect_apart(pack_weights(acting_tensors(agent)), 1, agent.t, ticks, {}, has_errors)
     assert answer.chunk is None
     assert answer.n_steps == chunk.n_steps
     return received(chunk)

@@ -6,12 +6,12 @@ import threading
 
 import numpy as np
 import pytest
-from cluster_parts import cartpole, numbers_of, small_dqn
+from cluster_parts import cartpole, numbers_of, small_dqn, small_on_policy
 from on_policy_parts import make_on_policy
 from torch import distributed
 
 from pfrl_like.errors import MissingDependencyError
-from pfrl_like.experiments.cluster.runner import train_agent_distributed
+from pfrl_like.experiments.cluster.runner import _limits, train_agent_distributed
 from pfrl_like.experiments.cluster.source import Losses, MessageSize
 
 REINFORCE = functools.partial(make_on_policy, "REINFORCE")
@@ -76,6 +76,42 @@ def test_the_extra_is_named_if_ray_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingDependencyError, match=r"\[distributed\]"):
         train(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make_agent", "options", "texts"),
+    [
+        (
+            small_on_policy,
+            {"updates_per_step": 7.0, "requests_in_flight": 3, "minibatches_in_flight": 9, "rows_per_message": (1, 2)},
+            ["updates_per_step is 7.0 and has no effect, because the agent has no replay buffer",
+             "requests_in_flight is 3 and has no effect, because the agent is trained synchronously",
+             'minibatches_in_flight is 9 and has no effect, because replay is "learner"',
+             "rows_per_message is (1, 2) and has no effect, because a message is an actor's part of one update"],
+        ),
+        (
+            small_dqn, {"order": "fixed", "seconds_per_message": 0.5, "rows_per_message": (1, 2)},
+            ['seconds_per_message is 0.5 and has no effect, because order is "fixed"'],
+        ),
+        (small_dqn, {"updates_per_step": 7.0, "requests_in_flight": 3, "rows_per_message": (1, 2)}, []),
+        (small_on_policy, {"order": "fixed"}, []),
+    ],
+)  # fmt: skip
+def test_arguments_without_effect_are_named(tmp_path, monkeypatch, caplog, make_agent, options, texts):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependencyError):
+        train(tmp_path, make_agent=make_agent, **options)
+    assert caplog.messages == texts
+
+
+@pytest.mark.parametrize(
+    ("make_agent", "order", "seconds"),
+    [(small_dqn, "arrival", 30), (small_dqn, "fixed", 1200), (small_on_policy, "arrival", 600)],
+)
+def test_a_checkpoint_that_resumes_exactly_waits_for_all_actors(make_agent, order, seconds):
+    names = dict.fromkeys(("start_timeout", "replace_timeout", "max_early_deaths"), 1)
+    arguments = {**names, "agent": make_agent(), "answer_timeout": 600, "requests_in_flight": 2, "order": order}
+    assert _limits(arguments).save == seconds
 
 
 def test_messages_contain_the_steps_of_a_time_within_their_bounds():

@@ -7,13 +7,16 @@ import time
 import gymnasium
 import numpy as np
 import pytest
-from cluster_parts import Faulty, Hanging, Killed, cartpole, numbers_of, small_dqn, small_on_policy
+from cluster_parts import Faulty, Hanging, Killed, cartpole, numbers_of, recurrent_dqn, small_dqn, small_on_policy
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import WorkerError
-from pfrl_like.experiments import train_agent_batch
+from pfrl_like.experiments import ScheduleHook, train_agent_batch
+from pfrl_like.experiments.cluster import source
+from pfrl_like.experiments.cluster.learners import update_once
 from pfrl_like.experiments.cluster.runner import train_agent_distributed
 from pfrl_like.experiments.cluster.source import DistributedSource
+from pfrl_like.explorers import ConstantEpsilonGreedy
 
 STEPS = 160
 
@@ -39,6 +42,27 @@ def test_a_run_in_fixed_order_that_stops_and_resumes_equals_a_run_that_does_not_
     train(tmp_path / "parts", checkpoint_freq=80, hooks=[stop_at(80)])
     parts = train(tmp_path / "parts", checkpoint_freq=80, resume=True)
     assert resumed(tmp_path / "parts") == {"checkpoint": "80_checkpoint", "t": 80, "resume": "exact", "reasons": []}
+    assert np.array_equal(numbers_of(whole), numbers_of(parts))
+    assert (whole.t, whole.optim_t) == (parts.t, parts.optim_t) == (160, 136)
+
+
+def test_a_signal_between_two_updates_leaves_the_others_to_the_resumed_run(ray, tmp_path, monkeypatch):
+    clocks = []
+
+    def update(agent):
+        update_once(agent)
+        if agent.optim_t == 51 and not clocks[0].stopped:
+            clocks[0].interrupt(signal.SIGINT)
+
+    whole = train(tmp_path / "whole")
+    monkeypatch.setattr(source, "update_once", update)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "parts", checkpoint_freq=80, hooks=[clocks.append])
+    parts = train(tmp_path / "parts", checkpoint_freq=80, resume=True)
+    reached = clocks[0].t
+    name = f"{reached}_except"
+    assert resumed(tmp_path / "parts") == {"checkpoint": name, "t": reached, "resume": "exact", "reasons": []}
+    assert reached - 24 > 51  # the 24th step is the first from which updates are counted
     assert np.array_equal(numbers_of(whole), numbers_of(parts))
     assert (whole.t, whole.optim_t) == (parts.t, parts.optim_t) == (160, 136)
 
@@ -223,6 +247,34 @@ def test_two_requests_in_flight_give_older_weights(ray, tmp_path):
         table = np.genfromtxt(tmp_path / str(n) / "metrics.csv", delimiter=",", names=True)
         ages.append(table["weights_age"][-1])
     assert ages[1] > ages[0] + 0.5
+
+
+@pytest.mark.slow
+def test_a_hook_changes_the_explorers_of_the_actors(ray, tmp_path):
+    explorer = ConstantEpsilonGreedy(0.0, gymnasium.spaces.Discrete(2, seed=0).sample)
+    make_agent = functools.partial(small_dqn, explorer=explorer, replay_start_size=1000)
+    agent = train(tmp_path, make_agent, step_hooks=[ScheduleHook(1, 1.0, 1.0, "explorer.epsilon")])
+    actions = np.array([step[0]["action"] for step in agent.replay_buffer.memory])
+    assert actions[:8].std() == 0  # the greedy action, which is always the same
+    assert actions[-STEPS // 2 :].std() > 0
+
+
+@pytest.mark.slow
+def test_updates_are_counted_from_the_first_one_that_learns(ray, tmp_path):
+    agent = train(tmp_path, recurrent_dqn, updates_per_step=0.5)
+    table = np.genfromtxt(tmp_path / "metrics.csv", delimiter=",", names=True)
+    assert agent.waiting_for() is None
+    assert 0 < agent.optim_t < (STEPS - 24) // 2  # the first minibatch of whole episodes comes later
+    assert table["updates"][-1] <= agent.optim_t
+
+
+@pytest.mark.slow
+def test_a_run_with_other_wrappers_does_not_resume_exactly(ray, tmp_path):
+    train(tmp_path, checkpoint_freq=80, hooks=[stop_at(80)])
+    make_env = lambda *arguments: gymnasium.wrappers.TransformReward(cartpole(*arguments), lambda reward: reward)  # noqa: E731
+    train(tmp_path, make_env=make_env, checkpoint_freq=80, resume=True)
+    assert resumed(tmp_path)["resume"] == "approximate"
+    assert "'RemoteEnvs', 'TransformReward'" in resumed(tmp_path)["reasons"][0]
 
 
 @pytest.mark.slow
