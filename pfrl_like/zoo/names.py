@@ -2,43 +2,12 @@
 
 import functools
 import importlib
+import tomllib
+from pathlib import Path
 from typing import Any, NamedTuple
 
-#: Names of which agents are composed. A stored composition may contain these.
-_OF_AGENTS = {
-    "torch.nn": """BatchNorm1d Conv2d Embedding Flatten GELU GRU Identity LayerNorm Linear ModuleList ReLU Sequential
-        SiLU Softmax Tanh Unflatten""",
-    "torch": "linspace optim.Adam",
-    "pfrl_like.nn": """Branched ConcatObsAndAction ConditionalVAE DictEncoder EmpiricalNormalization
-        FactorizedNoisyLinear ObsEncoder RecurrentBranched RecurrentSequential ReturnConditionedTransformer Standardize
-        ToFloat""",
-    "pfrl_like.initializers": "init_orthogonal",
-    "pfrl_like.agents": """A2C A3C ACER AL APPO AWAC AWR BC BCQ BEAR COMBO CQL CRR CalQL CategoricalDQN
-        CategoricalDoubleDQN CrossQ DDPG DPP DQN DecisionTransformer DiscreteAWR DiscreteBC DiscreteBCQ DiscreteCQL
-        DiscreteDecisionTransformer DiscreteSAC DoubleDQN DoubleIQN DoublePAL EDAC FQF IMPALA IQL IQN MunchausenDQN PAL
-        PPO QRDQN REDQ REINFORCE ReBRAC SoftActorCritic TD3 TD3PlusBC TQC TRPO acer.ACERDiscreteActionHead
-        acer.ACERContinuousActionHead""",
-    "pfrl_like.explorers": "AdditiveGaussian Greedy LinearDecayEpsilonGreedy",
-    "pfrl_like.policies": """DeterministicHead GaussianHeadWithStateIndependentCovariance MultiCategoricalHead
-        SoftmaxCategoricalHead SquashedGaussianHead variance_of_log_scale""",
-    "pfrl_like.q_functions": """CosineBasisLinear DiscreteActionValueHead
-        DistributionalSingleModelStateQFunctionWithDiscreteAction DuelingStreams FullyParametrizedQFunction
-        ImplicitQuantileQFunction QuantileSingleModelStateQFunctionWithDiscreteAction RecurrentImplicitQuantileQFunction
-        fqf_parameter_groups""",
-    "pfrl_like.replay_buffers": """EpisodicReplayBuffer PrioritizedEpisodicReplayBuffer PrioritizedReplayBuffer
-        ReplayBuffer""",
-}  # fmt: skip
-#: Names that only scripts contain: environments, runners, files.
-_OF_SCRIPTS = {
-    "torch": "set_num_threads",
-    "pfrl_like.datasets": "get_cartpole get_pendulum",
-    "pfrl_like.envs": "SerialVectorEnv make_env",
-    "pfrl_like.experiments": """ScheduleHook train_agent_async train_agent_batch_with_evaluation train_agent_offline
-        train_agent_with_evaluation""",
-    "pfrl_like.utils": "set_random_seed",
-    "pfrl_like.wrappers": "CastObservationToFloat32 NormalizeActionSpace ScaleReward SelectFeatures",
-    "pfrl_like.wrappers.atari_wrappers": "ClipRewardEnv EpisodicLifeEnv FrameStack WarpFrame make_atari",
-}  # fmt: skip
+#: Names by module: those of which agents are composed, and those that only scripts contain.
+_NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
 
 
 class Import(NamedTuple):
@@ -69,11 +38,11 @@ def _path(module: str, name: str) -> str:
 
 _TABLE = {
     _path(module, name): (module, name)
-    for table in (_OF_AGENTS, _OF_SCRIPTS)
+    for table in _NAMES.values()
     for module, names in table.items()
     for name in names.split()
 }
-_STORABLE = {_path(module, name) for module, names in _OF_AGENTS.items() for name in names.split()}
+_STORABLE = {_path(module, name) for module, names in _NAMES["agents"].items() for name in names.split()}
 
 
 def import_of(path: str) -> Import:

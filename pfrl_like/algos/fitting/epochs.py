@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from pfrl_like.algos.fitting.hyperparameters import d3rlpy_names
 from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.callbacks import Progress
@@ -25,31 +26,8 @@ from pfrl_like.utils.checks import warn_once
 #: losses.
 UpdateStep = Callable[[int, int, Any], tuple[Tensor | None, dict[str, Any]]]
 
-#: Pairs of advice and names: methods of d3rlpy that this library never calls, and advice to users who override them.
-_ADVICE = (
-    ("override update(epoch, total_step, batch), or update(batch)", "_update inner_update"),
-    ("override create_impl(observation_shape, action_size)", "_create_impl inner_create_impl build_with_dataset"),
-    ("override create_impl(observation_shape, action_size)", "_process_observation_shape build_with_env"),
-    ("override update, and return a dict of losses", "_get_loss_labels get_loss_labels"),
-    (
-        "override generate(algo, transitions) of the dynamics model",
-        "generate_new_data _generate_new_data _is_generating_new_data _mutate_transition _sample_initial_transitions "
-        "_sample_rollout_action _get_rollout_horizon _rollout_length _rollout_policy",
-    ),
-    ("override predict, sample_action or predict_value", "predict_best_action inner_predict_best_action"),
-    ("override predict, sample_action or predict_value", "inner_predict_value inner_sample_action"),
-    ("pass scorers to fit", "_evaluate"),
-    ("pass logger_adapter to fit", "_prepare_logger set_active_logger save_params _save_params"),
-    ("override fit_online", "fit_batch_online"),
-    (
-        "override the loss of an agent of pfrl_like.agents",
-        "compute_critic_loss compute_actor_loss compute_target update_critic update_actor update_target update_temp "
-        "update_alpha update_imitator _compute_advantages _compute_clipped_weights _compute_lambda_returns",
-    ),
-)
-
 #: Methods of d3rlpy that this library never calls; values are advice to users who override them.
-NOT_CALLED: Mapping[str, str] = {name: advice for advice, names in _ADVICE for name in names.split()}
+NOT_CALLED = d3rlpy_names("methods")
 _LOGGER = logging.getLogger(__name__)
 #: Directory of the TensorBoard files.
 RUNS = "runs"

@@ -4,9 +4,11 @@ import contextlib
 import copy
 import inspect
 import os
+import tomllib
 import typing
 import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -213,48 +215,14 @@ def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
         raise ValueError(f"logdir is {os.fspath(logdir)!r}, but {path!r} is a file, expected a folder")
 
 
-#: Pairs of a description and names: hyperparameters of later d3rlpy versions, and the equivalent in this library.
-_EQUIVALENTS = (
-    (
-        "encoder_params sizes all networks, as in {'hidden_units': [256, 256]}; agents of pfrl_like.agents take any",
-        "encoder_factory actor_encoder_factory critic_encoder_factory value_encoder_factory imitator_encoder_factory",
-    ),
-    (
-        "learning rates and eps set the optimisers, which are Adam; an agent of pfrl_like.agents takes any optimiser",
-        "optim_factory actor_optim_factory critic_optim_factory value_optim_factory temp_optim_factory "
-        "alpha_optim_factory imitator_optim_factory",
-    ),
-    ("q_func_type is 'mean', 'qr', 'iqn' or 'fqf'", "q_func_factory"),
-    ("targets use the minimum over the critics", "target_reduction_type"),
-    ("targets use one sampled action, not the best of several", "max_q_backup"),
-    ("n_action_samples is the number of actions sampled for targets and by predict", "n_target_samples"),
-    ("rl_start_epoch is the first epoch that trains policy and critics", "rl_start_step warmup_steps warmup_epochs"),
-    ("fit uses 1-step returns; for n-step returns pass ReplayBuffer(capacity, num_steps=n) to fit_online", "n_steps"),
-    (
-        "dynamics=MOPO(n_transitions=..., horizon=..., lam=...) generates at the beginning of every epoch",
-        "generator real_ratio generated_maxlen rollout_interval rollout_horizon rollout_batch_size "
-        "n_initial_transitions",
-    ),
-    ("the variance is the maximum norm of the members' variances; lam is its weight", "variance_type"),
-    ("use_gpu is True, False or the index of a GPU", "device"),
-    ("pass each hyperparameter as a keyword argument", "config"),
-    ("pass enable_ddp to fit", "enable_ddp"),
-    ("fit_online(random_steps=n) begins with random actions", "distribution normal_std"),
-    ("agents of pfrl_like.agents have compile", "compile_graph compile"),
-    ("agents of pfrl_like.agents have max_grad_norm", "clip_grad_norm"),
-    ("pfrl_like.agents.BC takes a policy of any type; this one learns one action for each state", "policy_type"),
-    ("pfrl_like.agents.IQL has expectile and beta", "expectile weight_temp value_learning_rate"),
-    ("pfrl_like.agents.CRR has advantage_type and weight_type", "advantage_type weight_type target_update_type"),
-    ("pfrl_like.agents.ReBRAC has actor_beta and critic_beta", "actor_beta critic_beta"),
-    (
-        "pfrl_like.agents.DecisionTransformer takes a transformer",
-        "context_size max_timestep num_heads num_layers attn_dropout resid_dropout embed_dropout activation_type "
-        "embed_activation_type position_encoding_type final_tokens warmup_tokens",
-    ),
-)
+def d3rlpy_names(section: str) -> Mapping[str, str]:
+    """Return a section of `d3rlpy_names.toml`: names of d3rlpy with the advice for users of each."""
+    table = tomllib.loads(Path(__file__).with_name("d3rlpy_names.toml").read_text(encoding="utf-8"))[section]
+    return {name: advice for advice, names in table.items() for name in names.split()}
+
 
 #: Hyperparameters of later d3rlpy versions that raise an error; values are the equivalents in this library.
-LATER_NAMES: Mapping[str, str] = {name: equivalent for equivalent, names in _EQUIVALENTS for name in names.split()}
+LATER_NAMES = d3rlpy_names("hyperparameters")
 
 #: Values of hyperparameters in `LATER_NAMES` that raise no error, because this library behaves like this anyway. None
 #: also raises no error.
