@@ -137,9 +137,9 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "logger": (_optional(lambda value: hasattr(value, "addHandler")), "a logging.Logger, or None"),
     "make_env": (
         lambda value: callable(value) or isinstance(value, str | EnvSpec),
-        "a function of (process index, test), or an environment id",
+        "a function that makes environments, or an environment id",
     ),
-    "make_agent": (_optional(callable), "a function of the process index"),
+    "make_agent": (_optional(callable), "a function that makes the agent"),
     "stop_event": _EVENT,
     "exception_event": _EVENT,
     "resume": (lambda value: isinstance(value, bool), "True or False"),

@@ -214,6 +214,8 @@ def mirrored(outdir: Any) -> Iterator[Any]:
             with writes.handling(outdir.url):
                 outdir.upload()
                 shutil.rmtree(outdir.path)
+    with contextlib.suppress(OSError):  # other files are there
+        os.rmdir(outdir.home)
 
 
 def uploads(outdir: Any, writes: FailedWrites, checkpoints: Any, evaluator: Any) -> list[Callable[[Clock], None]]:

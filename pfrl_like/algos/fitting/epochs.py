@@ -226,7 +226,7 @@ class RunLog:
             try:
                 self._loggers.append(TensorBoardLogger(os.path.join(RUNS, os.path.basename(self.directory))))
             except MissingDependencyError as error:
-                _LOGGER.warning("%s; set tensorboard=False to disable TensorBoard", error)
+                _LOGGER.warning("%s; in fit, tensorboard=False disables TensorBoard", error)
 
     def __enter__(self) -> Self:
         return self

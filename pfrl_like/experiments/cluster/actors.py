@@ -280,9 +280,12 @@ class EnvActors:
         total, free = (
             resources.get("CPU", 0) for resources in (self.ray.cluster_resources(), self.ray.available_resources())
         )
+        if free >= self.cpus:
+            return "its process starts slowly; allow more time with start_timeout"
+        n = len(self.handles)
         return (
-            f"Ray could not schedule it. It needs {self.cpus:g} CPU, and {free:g} of {total:g} CPUs are free: reduce "
-            "actors or cpus_per_actor (0.5 or 0 is possible), or allow more time with start_timeout"
+            f"Ray could not schedule it. {n} actors need {n * self.cpus:g} CPUs, and {free:g} of {total:g} are free: "
+            "reduce actors or cpus_per_actor (0.5 or 0 is possible), or allow more time with start_timeout"
         )
 
     def _lose(self, request: Request, reason: str) -> None:

@@ -254,7 +254,7 @@ def _parts_of(arguments: dict[str, Any]) -> dict[str, Any]:
     The agent, this function, and what is sent to other processes are added to the arguments.
     """
     agent = arguments["make_agent"]()
-    check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
+    check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": it returns an off-policy or on-policy agent")
     parts = {"acting": _acting_copy(agent), "make_env": _make_env_of(arguments["make_env"])}
     arguments |= {"agent": agent, "make_env": parts["make_env"], "logger": arguments["logger"] or _LOGGER}
     _warn_of_no_effect(arguments)
@@ -405,7 +405,25 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
     if cpus is not None:
         check_numbers(0.0, cpus_per_actor=cpus)
     check_hooks(arguments["evaluation_hooks"], "support_train_agent_batch", "train_agent_distributed")
+    for name, texts in (("make_agent", ()), ("make_env", ("actor", "index", "test"))):
+        with contextlib.suppress(ValueError):  # some callables have no signature
+            _check_call(name, arguments[name], texts)
     return MessageSize(arguments["seconds_per_message"], *rows)
+
+
+def _check_call(name: str, function: Any, arguments: Sequence[str]) -> None:
+    """Check that a function, which may also be an environment id, accepts some positional arguments.
+
+    Raises:
+        TypeError: If it does not.
+        ValueError: If Python does not know the arguments of the function.
+    """
+    try:
+        if callable(function):
+            inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        expected = f"a function that is called as {name}({', '.join(arguments)})"
+        raise TypeError(f"{name} is {function!r:.80}, expected {expected}: {error}") from None
 
 
 def _warn_of_no_effect(arguments: Mapping[str, Any]) -> None:

@@ -34,6 +34,16 @@ def train(tmp_path, make_agent=small_dqn, make_env=cartpole, **options):
         ({"learners": 3}, ValueError, "actors is 4, expected a multiple of learners, which is 3"),
         ({"learners": 2, "replay": "actor"}, ValueError, 'replay is "actor", expected "learner"'),
         ({"learners": 2, "make_agent": REINFORCE}, TypeError, "agent is REINFORCE, expected an agent with"),
+        (
+            {"make_agent": lambda index: None},
+            TypeError,
+            r"make_agent is .* expected a function that is called as make_agent\(\)",
+        ),
+        (
+            {"make_env": lambda index, test: None},
+            TypeError,
+            r"expected a function that is called as make_env\(actor, index,",
+        ),
         ({"make_agent": object}, TypeError, r"make_agent\(\) is .* expected something with observe_chunk"),
     ],
 )
