@@ -254,7 +254,7 @@ def _parts_of(arguments: dict[str, Any]) -> dict[str, Any]:
     The agent, this function, and what is sent to other processes are added to the arguments.
     """
     agent = arguments["make_agent"]()
-    check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": it returns an off-policy or on-policy agent")
+    check_has("make_agent()", agent, "observe_chunk", "acting_copy", hint=": an off-policy or on-policy agent")
     parts = {"acting": _acting_copy(agent), "make_env": _make_env_of(arguments["make_env"])}
     arguments |= {"agent": agent, "make_env": parts["make_env"], "logger": arguments["logger"] or _LOGGER}
     _warn_of_no_effect(arguments)
