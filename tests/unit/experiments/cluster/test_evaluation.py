@@ -289,6 +289,7 @@ def test_ctrl_c_in_the_last_evaluation_leaves_a_checkpoint(ray, tmp_path, order)
         if clock.t == 160:
             threading.Thread(target=interrupt, daemon=True).start()
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
     marker = tmp_path / "resumes"
     options = {"order": order, "eval_interval": 160, "checkpoint_freq": 1000}
     with pytest.raises(KeyboardInterrupt):
