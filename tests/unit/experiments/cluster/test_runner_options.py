@@ -138,7 +138,7 @@ def checkpoints_in(outdir):
 
 def test_older_checkpoints_are_deleted(ray, tmp_path):
     train(tmp_path / "all", checkpoint_freq=40)
-    assert checkpoints_in(tmp_path / "all") == ["120_checkpoint", "160_checkpoint", "40_checkpoint", "80_checkpoint"]
+    assert checkpoints_in(tmp_path / "all") == ["120_checkpoint", "40_checkpoint", "80_checkpoint"]
     train(tmp_path / "newest", checkpoint_freq=40, keep_checkpoints=1)
     assert len(checkpoints_in(tmp_path / "newest")) <= 1
 
