@@ -65,7 +65,7 @@ class FakeRay:
 
 def evaluator(outdir, *, agent=None, ray=None, step_offset=0, is_exact=False, timeout=60.0, **options):
     ray = ray or FakeRay()
-    limits = Limits(start=60, answer=60, replace=60, early_deaths=0, in_flight=1)
+    limits = Limits(start=60, answer=60, replace=60, save=60, early_deaths=0, in_flight=1)
     source = SimpleNamespace(get_statistics=dict)
     made = ActorEvaluator(
         agent or small_dqn(), EvaluatedEnv(source), None, 1, 10, outdir, step_offset=step_offset, ray=ray, packed=b"",
