@@ -92,7 +92,8 @@ def _facts_of(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tupl
     for name, buffer in buffers.items():
         yield name, type(buffer).__name__
         yield from ((f"{name}.{each}", getattr(buffer, each, None)) for each in _BUFFER_ATTRIBUTES)
-    yield "env", [*(type(layer).__name__ for layer in layers_of(env)), *getattr(env, "__dict__", {}).get("remote_layers", ())]
+    remote = getattr(env, "__dict__", {}).get("remote_layers", ())
+    yield "env", [*(type(layer).__name__ for layer in layers_of(env)), *remote]
     yield "env.spec", getattr(getattr(env, "spec", None), "id", None)
     yield from ((f"env.{each}", str(getattr(env, each, None))[:_LONGEST]) for each in _ENV_ATTRIBUTES)
     yield from ((_form_name(each), _form(getattr(env, each, None))) for each in _SPACES)
