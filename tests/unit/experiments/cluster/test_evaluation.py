@@ -277,6 +277,7 @@ def test_in_fixed_order_two_runs_have_equal_scores_however_slow_their_evaluation
 @pytest.mark.parametrize("order", ["arrival", "fixed"])
 def test_ctrl_c_in_the_last_evaluation_leaves_a_checkpoint(ray, tmp_path, monkeypatch, order):
     monkeypatch.setattr("pfrl_like.experiments.signals.PATIENCE", 1.0)
+
     def make_env(actor, index, test):
         return (
             Hanging(cartpole(actor, index, test), 1) if test and not marker.exists() else cartpole(actor, index, test)
