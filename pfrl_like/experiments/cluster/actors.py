@@ -282,9 +282,9 @@ class EnvActors:
         )
         if free >= self.cpus:
             return "its process starts slowly; allow more time with start_timeout"
-        n = len(self.handles)
+        needed = len(self.handles) * self.cpus
         return (
-            f"Ray could not schedule it. {n} actors need {n * self.cpus:g} CPUs, and {free:g} of {total:g} are free: "
+            f"Ray could not schedule it. The actors need {needed:g} CPUs in all, and {free:g} of {total:g} are free: "
             "reduce actors or cpus_per_actor (0.5 or 0 is possible), or allow more time with start_timeout"
         )
 

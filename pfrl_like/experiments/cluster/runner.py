@@ -405,9 +405,9 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
     if cpus is not None:
         check_numbers(0.0, cpus_per_actor=cpus)
     check_hooks(arguments["evaluation_hooks"], "support_train_agent_batch", "train_agent_distributed")
-    for name, texts in (("make_agent", ()), ("make_env", ("actor", "index", "test"))):
+    for name, parameters in (("make_agent", ()), ("make_env", ("actor", "index", "test"))):
         with contextlib.suppress(ValueError):  # some callables have no signature
-            _check_call(name, arguments[name], texts)
+            _check_call(name, arguments[name], parameters)
     return MessageSize(arguments["seconds_per_message"], *rows)
 
 

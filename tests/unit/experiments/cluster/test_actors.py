@@ -90,4 +90,4 @@ def test_a_lost_node_is_told_from_a_lost_process_and_has_its_own_limit(tmp_path:
     answer = json.loads(next(line for line in output.splitlines() if line.startswith("answer"))[6:])
     for counts in (answer["counts"], answer["later"]):
         assert (counts["lost_nodes"], counts["lost_processes"]) == (1, 0), answer
-    assert "has not started within 3 s: Ray could not schedule it. 2 actors need 2 CPUs" in answer["error"]
+    assert "has not started within 3 s: Ray could not schedule it. The actors need 2 CPUs in all" in answer["error"]

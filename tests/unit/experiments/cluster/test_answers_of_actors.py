@@ -8,7 +8,7 @@ import pytest
 
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.cluster import actors as module
-from pfrl_like.experiments.cluster.actors import EnvActors, Limits
+from pfrl_like.experiments.cluster.actors import EnvActors, Limits, Request
 from pfrl_like.experiments.cluster.env_actor import Answer, Description, versions
 
 START = Description(versions(), "node", None, None, None)
@@ -30,7 +30,7 @@ class LocalRay:
         made = types.SimpleNamespace(remote=lambda origin, *_: Handle(self, origin))
         return types.SimpleNamespace(options=lambda **_: made)
 
-    def wait(self, refs, num_returns, timeout):
+    def wait(self, refs, num_returns=1, timeout=None):
         assert 0 < num_returns <= len(refs)
         self.waits.append((refs, timeout))
         ready = [ref for ref in refs if ref in self.results]
@@ -139,3 +139,13 @@ def test_actors_that_finish_their_requests_have_time_to_close(clock):
     closing = next(ref for origin, name, ref in actors.ray.calls if name == "close" and origin == (0, 0))
     assert [timeout for _, timeout in actors.ray.waits[-2:]] == [1, 10]
     assert actors.ray.waits[-1][0] == [closing]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"), [(2, "its process starts slowly"), (4, "The actors need 4 CPUs in all, and 2 of 3 are free")]
+)
+def test_an_actor_without_a_cpu_is_told_from_one_that_starts_slowly(clock, cpus, text):
+    actors = started()
+    actors.cpus, actors.ray.cluster_resources = cpus, lambda: {"CPU": 3}
+    actors.ray.available_resources = lambda: {"CPU": 2}
+    assert text in actors._obstacle(Request(0, 0, 60, 60, ping="without an answer"))
