@@ -57,7 +57,7 @@ setup(
     license="MIT",
     license_files=["LICENSE"],
     packages=find_packages(include=["pfrl_like*"]),
-    package_data={"pfrl_like": ["py.typed", "datasets/data/*", "*/*.toml", "algos/fitting/*.toml", "zoo/presets/*.toml"]},
+    package_data={"pfrl_like": ["py.typed", "datasets/data/*", "*/*.toml", "*/*/*.toml"]},
     python_requires=">=3.11",
     install_requires=[line for line in read("requirements.txt").splitlines() if line and not line.startswith("#")],
     extras_require=EXTRAS,
