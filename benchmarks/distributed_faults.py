@@ -322,7 +322,7 @@ def score_to_reach(agent: str) -> float:
     """The bar of `distributed_scores.py`, which is also that of these runs."""
     from distributed_scores import CASES
 
-    return next(bar for name, env_id, steps, _, bar in CASES if (name, env_id, steps) == (agent, *AGENTS[agent]))
+    return next(bar for *task, _, _, bar in CASES if tuple(task) == (agent, *AGENTS[agent]))
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ over the 20 episodes of `scores.py`. A seed that was interrupted resumes from it
 import functools
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,20 @@ from pfrl_like.zoo.presets import preset
 
 ACTORS, ENVS_PER_ACTOR = 2, 4
 CHECKPOINTS = 10
-#: Agent, environment, steps, bounds of the rows in a message, and the score to reach.
+#: Agent, environment, steps, bounds of the rows in a message, requests in flight, and the score to reach. The
+#: serial runner has no messages, and runs once for each task.
 CASES = (
-    ("sac", "Pendulum-v1", 8_000, (1, 8), -170.0),
-    ("sac", "Pendulum-v1", 12_000, (1, 32), -170.0),
-    ("dqn", "CartPole-v1", 50_000, (1, 16), 475.0),
-    ("dqn", "CartPole-v1", 50_000, (1, 32), 475.0),
-    ("impala", "CartPole-v1", 300_000, (1, 32), 475.0),
-    ("appo", "CartPole-v1", 300_000, (1, 32), 475.0),
+    ("sac", "Pendulum-v1", 8_000, (1, 8), 2, -170.0),
+    ("sac", "Pendulum-v1", 12_000, (1, 8), 2, -170.0),
+    ("sac", "Pendulum-v1", 12_000, (1, 32), 1, -170.0),
+    ("dqn", "CartPole-v1", 50_000, (1, 8), 2, 475.0),
+    ("dqn", "CartPole-v1", 50_000, (1, 16), 1, 475.0),
+    ("dqn", "CartPole-v1", 50_000, (1, 32), 1, 475.0),
+    ("impala", "CartPole-v1", 300_000, (1, 32), 1, 475.0),
+    ("appo", "CartPole-v1", 300_000, (1, 32), 1, 475.0),
 )
 FOLDER = Path(tempfile.gettempdir()) / "pfrl_like-distributed-scores"
-TITLES = "| agent | environment | steps | rows a message | runner | score of each seed | bar |"
+TITLES = "| agent | environment | steps | rows a message | requests | runner | score of each seed | bar |"
 Line = dict[str, Any]
 
 
@@ -75,8 +79,8 @@ def measured(case: Line) -> Line:
     else:
         experiments.train_agent_distributed(
             lambda: agent, functools.partial(make_env, name, env_id), steps=steps, actors=ACTORS, seed=seed,
-            envs_per_actor=ENVS_PER_ACTOR, rows_per_message=tuple(case["rows"]), start_timeout=300.0,
-            step_hooks=schedules(agent, steps), **options,
+            envs_per_actor=ENVS_PER_ACTOR, rows_per_message=tuple(case["rows"]), requests_in_flight=case["requests"],
+            start_timeout=300.0, step_hooks=schedules(agent, steps), **options,
         )  # fmt: skip
     returns, _ = scores.greedy_episodes(agent, made.eval_env)
     shutil.rmtree(folder)
@@ -86,31 +90,43 @@ def measured(case: Line) -> Line:
 def table(lines: list[Line]) -> str:
     """One row for each case and runner."""
     rows = [TITLES, "| --- " * (TITLES.count("|") - 1) + "|"]
-    for name, env_id, steps, bounds, bar in CASES:
-        for runner in ("serial", "distributed"):
-            key = {"agent": name, "env": env_id, "steps": steps, "rows": list(bounds), "runner": runner}
-            found = {line["seed"]: line["score"] for line in lines if key.items() <= line.items()}
-            if found:
-                shown = ", ".join(f"{found[seed]:.1f}" for seed in sorted(found))
-                rows.append(
-                    f"| {name} | {env_id} | {steps:,} | {bounds[0]} to {bounds[1]} | {runner} | {shown} | {bar:g} |"
-                )
+    for case, bar in cases_of(("serial", "distributed")):
+        found = {line["seed"]: line["score"] for line in lines if case.items() <= line.items()}
+        if found:
+            shown = ", ".join(f"{found[seed]:.1f}" for seed in sorted(found))
+            sizes = f"{case['rows'][0]} to {case['rows'][1]} | {case['requests']}" if "rows" in case else "- | -"
+            names = f"{case['agent']} | {case['env']} | {case['steps']:,}"
+            rows.append(f"| {names} | {sizes} | {case['runner']} | {shown} | {bar:g} |")
     return "\n".join(rows)
+
+
+def cases_of(runners: Iterable[str]) -> Iterator[tuple[Line, float]]:
+    """What tells the lines of each case from others, without their seeds; and the score to reach."""
+    serial = set()
+    for name, env_id, steps, rows, requests, bar in CASES:
+        task = {"agent": name, "env": env_id, "steps": steps}
+        for runner in runners:
+            if runner == "distributed":
+                yield {**task, "rows": list(rows), "requests": requests, "runner": runner}, bar
+            elif (name, env_id, steps) not in serial:
+                serial.add((name, env_id, steps))
+                yield {**task, "runner": runner}, bar
 
 
 def main() -> None:
     parser = parser_of(__doc__, "distributed_scores")
-    parser.add_argument("--agents", nargs="+", default=[case[0] for case in CASES])
+    names = sorted({case[0] for case in CASES})
+    parser.add_argument("--agents", nargs="+", default=names, choices=names)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--runners", nargs="+", default=["distributed", "serial"], choices=["distributed", "serial"])
     parser.add_argument("--steps", type=int, help="in place of the steps of all cases")
     args = parser.parse_args()
     cases = (
-        {"agent": name, "env": env_id, "steps": args.steps or steps, "rows": list(rows), "runner": runner, "seed": seed}
-        for seed in args.seeds for runner in args.runners for name, env_id, steps, rows, _ in CASES
-        if name in args.agents
+        {**case, "steps": args.steps or case["steps"], "seed": seed}
+        for seed in args.seeds for case, _ in cases_of(args.runners)
+        if case["agent"] in args.agents
     )  # fmt: skip
-    print(table(measured_once(args, cases, measured)))
+    print(table(measured_once(args, cases, measured, {"requests": 1})))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import json
 import os
 import pickle
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +32,9 @@ from pfrl_like.experiments.cluster.ray_session import ray_session
 from pfrl_like.nn import Branched
 
 REPEATS = 30
+N_CORES = os.cpu_count() or 1
+#: Seconds until a busy process has started.
+STARTED = 2.0
 #: Ticks of the two sizes of messages from which costs of a message and of a row follow.
 FEW, MANY = 1, 16
 #: Bytes of the array with which the object store is measured.
@@ -171,10 +176,28 @@ def measure(path: Path) -> None:
         print(case, {name: float(f"{value:.3g}") for name, value in constants.items()}, flush=True)
 
 
-def setup_of_run(constants: dict[str, dict[str, float]], what: str, actors: int) -> scaling_model.Setup:
+def slowdown_of_busy_cores() -> float:
+    """Time of an update while all other cores are busy, divided by that while they are idle."""
+    agent = parts.make_sac()
+    _, answer = of_acting(agent, frames=False)
+    idle = of_learner(agent, answer)["update"]
+    busy = "import numpy\nx = numpy.ones(100_000)\nwhile True:\n    x = x * 1.0"
+    others = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(N_CORES - 1)]
+    try:
+        time.sleep(STARTED)
+        return max(1.0, of_learner(agent, answer)["update"] / idle)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def setup_of_run(
+    constants: dict[str, dict[str, float]], what: str, actors: int, slowdown: float
+) -> scaling_model.Setup:
     """The setup of a run on this machine."""
     case, compute, wait, rate = RUNS[what]
-    here = {"cores": os.cpu_count() or 1, "actors_per_node": 0}
+    here = {"cores": N_CORES, "slowdown": slowdown, "actors_per_node": 0}
     wait = seconds_of(lambda: time.sleep(wait), time.perf_counter) if wait else 0.0  # a sleep lasts longer than asked
     return scaling_model.setup_of(
         constants[case], compute=compute, wait=wait, updates_per_step=rate, actors=actors, **here
@@ -184,9 +207,12 @@ def setup_of_run(constants: dict[str, dict[str, float]], what: str, actors: int)
 def run(constants: dict[str, dict[str, float]], args: argparse.Namespace) -> None:
     """Run 1, 2 and 4 actors, and append steps per second beside those of the model."""
     torch.set_num_threads(1)
+    with measuring():
+        slowdown = slowdown_of_busy_cores()
+    print(f"all cores busy: {slowdown:.2f} times the time of an update", flush=True)
     for what, (_, compute, wait, rate) in RUNS.items():
         for actors in (1, 2, 4):
-            setup = setup_of_run(constants, what, actors)
+            setup = setup_of_run(constants, what, actors, slowdown)
             with measuring():
                 env = {"compute": compute, "wait": wait}
                 windows = distributed_speed.distributed(
@@ -195,7 +221,7 @@ def run(constants: dict[str, dict[str, float]], args: argparse.Namespace) -> Non
             predicted, bottleneck = scaling_model.predict(setup)
             line = {
                 "what": what, "actors": actors, "rates": windows.rates, "model": round(predicted, 1),
-                "bottleneck": bottleneck, **scores.provenance(),
+                "bottleneck": bottleneck, "slowdown": round(slowdown, 3), **scores.provenance(),
             }  # fmt: skip
             args.results.parent.mkdir(parents=True, exist_ok=True)
             with args.results.open("a") as file:

@@ -50,6 +50,7 @@ class Setup:
         seconds: Time of stepping that a message contains, within `rows`.
         in_flight: Requests of an actor at the same time.
         cores: Cores of a node.
+        slowdown: Factor of processor times while all cores of a node are busy, because they share caches and memory.
         actors_per_node: Actors on each node. 0 if all are on the learner's node, and nothing passes the network.
         link: Bytes per second that the learner's node sends, and that it receives.
         object_store: Bytes per second that the object store of the learner's node writes.
@@ -70,10 +71,11 @@ class Setup:
     updates_per_step: float
     actors: int
     envs: int = 8
-    rows: tuple[int, int] = (1, 16)
+    rows: tuple[int, int] = (1, 8)
     seconds: float = 0.1
-    in_flight: int = 1
+    in_flight: int = 2
     cores: int = 64
+    slowdown: float = 1.0
     actors_per_node: int = 64
     link: float = LINK
     object_store: float = 1e9
@@ -156,17 +158,17 @@ def limits(setup: Setup) -> dict[str, float]:
     """
     each = stages(setup)
     round_trip = each.actor + setup.latency + each.send + each.write + each.learner + each.fetch
-    n_nodes = setup.nodes if setup.actors_per_node else 1
+    cores = (setup.nodes if setup.actors_per_node else 1) * setup.cores / setup.slowdown
     found = {
         "actors": min(setup.actors / each.actor, setup.actors * setup.in_flight / round_trip),
         "learner": 1 / each.learner,
         "object store": 1 / each.write,
     }
     if setup.actors_per_node:
-        found["cores"] = n_nodes * setup.cores / each.compute
+        found["cores"] = cores / each.compute
         found |= {"network, in": 1 / each.send, "network, out": 1 / each.fetch if each.fetch else float("inf")}
     else:
-        found["cores"] = setup.cores / (each.compute + each.learner)
+        found["cores"] = cores / (each.compute + each.learner)
     return found
 
 
@@ -202,10 +204,11 @@ class Server:
     Args:
         simulation: The simulation.
         size: Number of jobs that are served at the same time.
+        slowdown: Factor of the time of the job that takes the last place.
     """
 
-    def __init__(self, simulation: "Simulation", size: int = 1) -> None:
-        self.simulation, self.free = simulation, size
+    def __init__(self, simulation: "Simulation", size: int = 1, slowdown: float = 1.0) -> None:
+        self.simulation, self.free, self.slowdown = simulation, size, slowdown
         self.waiting: deque[Job] = deque()
 
     def request(self, job: Job) -> None:
@@ -225,7 +228,7 @@ class Server:
             self.release()
             then()
 
-        self.request(lambda: self.simulation.after(seconds, finish))
+        self.request(lambda: self.simulation.after(seconds if self.free else seconds * self.slowdown, finish))
 
     def _start(self) -> None:
         while self.free and self.waiting:
@@ -251,9 +254,9 @@ class Simulation:
         self.events: list[tuple[float, int, Job]] = []
         self.order = itertools.count()
         is_remote = setup.actors_per_node > 0
-        self.nodes = [Server(self, setup.cores) for _ in range(setup.nodes)]
+        self.nodes = [Server(self, setup.cores, setup.slowdown) for _ in range(setup.nodes)]
         self.incoming, self.outgoing, self.memory, self.learner = (Server(self) for _ in range(4))
-        self.learner_cores = Server(self, setup.cores) if is_remote else self.nodes[0]
+        self.learner_cores = Server(self, setup.cores, setup.slowdown) if is_remote else self.nodes[0]
         self.requests = [setup.in_flight] * setup.actors
         self.busy = [False] * setup.actors
 

@@ -10,6 +10,7 @@ SIMPLE: dict[str, Any] = {
     "env_compute": 0.01, "env_wait": 0.0, "act": 0.0, "actor_message": 0.0, "latency": 0.0, "message": 0.001,
     "store": 0.0, "update": 0.0, "publish": 0.0, "row_bytes": 100.0, "message_bytes": 0.0, "weight_bytes": 1e6,
     "updates_per_step": 0.0, "actors": 2, "envs": 1, "rows": (1, 10), "seconds": 0.1,
+    "in_flight": 1,
 }  # fmt: skip
 #: Changes of `SIMPLE`, the bottleneck that they lead to, and steps per second by hand.
 CASES: list[tuple[dict[str, Any], str, float]] = [
@@ -18,6 +19,7 @@ CASES: list[tuple[dict[str, Any], str, float]] = [
     ({"actors": 200}, "learner", 10 / 0.001),
     ({"actors": 200, "actors_per_node": 100, "cores": 10}, "cores", 2 * 10 / 0.01),
     ({"actors": 4, "actors_per_node": 0, "cores": 2}, "cores", 2 * 10 / 0.101),
+    ({"actors": 4, "actors_per_node": 0, "cores": 2, "slowdown": 1.25}, "cores", 2 * 10 / (1.25 * 0.101)),
     ({"actors": 100, "row_bytes": 1e7}, "object store", 1e9 / 1e7),
     ({"actors": 100, "row_bytes": 1e7, "object_store": 1e12}, "network, in", 1.25e9 / 1e7),
     ({"actors": 100, "update": 1e-9, "updates_per_step": 1.0, "object_store": 1e12, "weight_bytes": 1e8},

@@ -153,7 +153,7 @@ def train_agent_distributed(
             step. Many steps delay learning, because they were made with older weights. With `order="fixed"`, the
             maximum is always used. For an on-policy agent, a message is an actor's part of one update.
         requests_in_flight: Number of requests that each actor has at the same time. With 2, an actor need not wait for
-            the learner, and its weights are older.
+            the learner. With 1, its weights are newer.
         minibatches_in_flight: Number k of minibatches that the learner requests at the same time with
             `replay="actor"`. A minibatch is then sampled before the priorities of the last k - 1 updates are known.
             With `order="fixed"`, and for buffers with `wait_priority_after_sampling=True`, this number is always 1.
