@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ from pfrl_like.experiments.cluster.ray_session import ray_session
 from pfrl_like.nn import Branched
 
 REPEATS = 30
+#: Rounds of measurements, of which medians are taken: the speed of a shared machine varies.
+ROUNDS = 5
+#: Seconds for which an actor works on a message, where the time between two messages is measured.
+STEPPING = 0.04
 N_CORES = os.cpu_count() or 1
 #: Seconds until a busy process has started.
 STARTED = 6.0
@@ -134,10 +139,11 @@ def of_learner(agent: Any, answer: Answer) -> dict[str, float]:
 
 
 class Echo:
-    """An actor that answers at once."""
+    """An actor that answers after some seconds."""
 
-    def answer(self, weights: Any, size: int) -> Any:
+    def answer(self, weights: Any, size: int, seconds: float = 0.0) -> Any:
         """Return an array."""
+        time.sleep(seconds)
         return np.zeros(size, np.uint8)
 
 
@@ -153,8 +159,19 @@ def of_ray(agent: Any, size: int) -> dict[str, float]:
 
         for _ in range(REPEATS):
             round_trip()
+        asked = deque(echo.answer.remote(weights, size, STEPPING) for _ in range(2))
+
+        def next_answer() -> Any:
+            ray.get(asked.popleft())
+            asked.append(echo.answer.remote(ray.put(pack_weights(tensors)), size, STEPPING))
+
+        period = seconds_of(next_answer, time.perf_counter)
+        for each in asked:
+            ray.get(each)
+        slept = seconds_of(lambda: time.sleep(STEPPING), time.perf_counter)
         large = np.zeros(LARGE, np.uint8)
         return {
+            "gap": max(0.0, period - slept),
             "latency": seconds_of(round_trip, time.perf_counter, 5 * REPEATS),
             "message": statistics.mean(seconds_of(round_trip, time.process_time, 5 * REPEATS) for _ in range(3)),
             "publish": seconds_of(lambda: ray.put(pack_weights(tensors)), time.perf_counter),
@@ -166,11 +183,14 @@ def measure(path: Path) -> None:
     """Append the constants of every case to a file."""
     torch.set_num_threads(1)
     for case, (make, frames) in CASES.items():
-        with measuring():
-            agent = make()
-            acting, answer = of_acting(agent, frames)
-            size = len(pickle.dumps(answer, 5))
-            constants = {**acting, **of_learner(agent, answer), **of_ray(agent, size)}
+        rounds = []
+        for _ in range(ROUNDS):
+            with measuring():
+                agent = make()
+                acting, answer = of_acting(agent, frames)
+                size = len(pickle.dumps(answer, 5))
+                rounds.append({**acting, **of_learner(agent, answer), **of_ray(agent, size)})
+        constants = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             file.write(json.dumps({"case": case, "constants": constants, **scores.provenance()}) + "\n")
@@ -183,7 +203,7 @@ def slowdown_of_busy_cores() -> float:
     _, answer = of_acting(agent, frames=False)
     stepping = "import distributed_parts\nenv = distributed_parts.make_env(0.002)\nwhile True:\n    env.step(None)"
     ratios = []
-    for _ in range(5):
+    for _ in range(ROUNDS):
         idle = of_learner(agent, answer)["update"]
         others = [subprocess.Popen([sys.executable, "-c", stepping], cwd=HERE) for _ in range(N_CORES - 1)]
         time.sleep(STARTED)

@@ -35,6 +35,7 @@ class Setup:
         env_wait: Time for which one step of one environment sleeps, for example until a simulator answers.
         act: Processor time in which an actor selects the actions of all its environments, and stores a step of each.
         actor_message: Processor time of an actor for each message.
+        gap: Time between two messages of an actor that has another request.
         latency: Time in which a request and an answer without rows are on their way.
         message: Time of the learner for each message.
         store: Time of the learner to store a row.
@@ -60,6 +61,7 @@ class Setup:
     env_wait: float
     act: float
     actor_message: float
+    gap: float
     latency: float
     message: float
     store: float
@@ -160,7 +162,7 @@ def limits(setup: Setup) -> dict[str, float]:
     round_trip = each.actor + setup.latency + each.send + each.write + each.learner + each.fetch
     cores = (setup.nodes if setup.actors_per_node else 1) * setup.cores / setup.slowdown
     found = {
-        "actors": min(setup.actors / each.actor, setup.actors * setup.in_flight / round_trip),
+        "actors": min(setup.actors / (each.actor + setup.gap), setup.actors * setup.in_flight / round_trip),
         "learner": 1 / each.learner,
         "object store": 1 / each.write,
     }
@@ -299,9 +301,12 @@ class Simulation:
         return self.nodes[i // self.setup.actors_per_node if self.setup.actors_per_node else 0]
 
     def _answer(self, i: int) -> None:
+        self.after(self.setup.gap, lambda: self._rest(i))
+        self.incoming.serve(self.stages.send, lambda: self.memory.serve(self.stages.write, lambda: self._learn(i)))
+
+    def _rest(self, i: int) -> None:
         self.busy[i] = False
         self._begin(i)
-        self.incoming.serve(self.stages.send, lambda: self.memory.serve(self.stages.write, lambda: self._learn(i)))
 
     def _learn(self, i: int) -> None:
         self.learner.request(

@@ -7,7 +7,7 @@ import pytest
 
 #: One environment an actor, a message of 10 steps of 0.01 s, and a learner that takes 0.001 s for a message.
 SIMPLE: dict[str, Any] = {
-    "env_compute": 0.01, "env_wait": 0.0, "act": 0.0, "actor_message": 0.0, "latency": 0.0, "message": 0.001,
+    "env_compute": 0.01, "env_wait": 0.0, "act": 0.0, "actor_message": 0.0, "gap": 0.0, "latency": 0.0, "message": 0.001,
     "store": 0.0, "update": 0.0, "publish": 0.0, "row_bytes": 100.0, "message_bytes": 0.0, "weight_bytes": 1e6,
     "updates_per_step": 0.0, "actors": 2, "envs": 1, "rows": (1, 10), "seconds": 0.1,
     "in_flight": 1,
@@ -16,6 +16,7 @@ SIMPLE: dict[str, Any] = {
 CASES: list[tuple[dict[str, Any], str, float]] = [
     ({}, "actors", 2 * 10 / (0.1 + 0.001 + 1e-6 + 8e-7)),
     ({"in_flight": 2}, "actors", 2 * 10 / 0.1),
+    ({"in_flight": 2, "gap": 0.025}, "actors", 2 * 10 / 0.125),
     ({"actors": 200}, "learner", 10 / 0.001),
     ({"actors": 200, "actors_per_node": 100, "cores": 10}, "cores", 2 * 10 / 0.01),
     ({"actors": 4, "actors_per_node": 0, "cores": 2}, "cores", 2 * 10 / 0.101),
