@@ -35,8 +35,8 @@ CASES = (
     ("dqn", "CartPole-v1", 50_000, (1, 8), 2, 475.0),
     ("dqn", "CartPole-v1", 50_000, (1, 16), 1, 475.0),
     ("dqn", "CartPole-v1", 50_000, (1, 32), 1, 475.0),
-    ("impala", "CartPole-v1", 300_000, (1, 32), 1, 475.0),
-    ("appo", "CartPole-v1", 300_000, (1, 32), 1, 475.0),
+    ("impala", "CartPole-v1", 300_000, (1, 8), 2, 475.0),
+    ("appo", "CartPole-v1", 300_000, (1, 8), 2, 475.0),
 )
 FOLDER = Path(tempfile.gettempdir()) / "pfrl_like-distributed-scores"
 TITLES = "| agent | environment | steps | rows a message | requests | runner | score of each seed | bar |"
