@@ -122,9 +122,9 @@ def keep_ledger(path: Path) -> None:
     ask, lose, store = EnvActors.ask, EnvActors._lose, DistributedSource._store
     restore, close = DistributedSource.restore_state, EnvActors.close
 
-    def ask_noted(self: Any, i: int, weights: Any, version: int, t: int, ticks: int) -> None:
+    def ask_noted(self: Any, i: int, weights: Any, version: int, t: int, ticks: int, numbers: Any) -> None:
         note("ask", i, ticks * self.num_envs)
-        ask(self, i, weights, version, t, ticks)
+        ask(self, i, weights, version, t, ticks, numbers)
 
     def store_noted(self: Any, i: int, answer: Any) -> None:
         store(self, i, answer)
