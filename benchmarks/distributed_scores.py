@@ -126,7 +126,7 @@ def main() -> None:
         for seed in args.seeds for case, _ in cases_of(args.runners)
         if case["agent"] in args.agents
     )  # fmt: skip
-    print(table(measured_once(args, cases, measured, {"requests": 1})))
+    print(table(measured_once(args, cases, measured)))
 
 
 if __name__ == "__main__":
