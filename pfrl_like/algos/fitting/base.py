@@ -148,6 +148,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def set_params(self, **params: Any) -> Self:
         """Set hyperparameters; unknown hyperparameters are ignored with a warning that contains the nearest name.
 
+        If the class attribute `ignores_unknown` is False, unknown hyperparameters raise an error with this name.
+
         If the agent is already built, new values of hyperparameters such as learning rates, `gamma` and `tau` apply to
         the agent immediately. If the user assigns a value to an attribute instead, the value applies to the agent at
         the next call of `fit`.
@@ -158,7 +160,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         Raises:
             ValueError: If a value is out of range, or if a hyperparameter such as `n_critics` cannot change because the
                 agent is already built. All hyperparameters stay unchanged.
-            TypeError: If a value has the wrong type. All hyperparameters stay unchanged.
+            TypeError: If a value has the wrong type, or if a hyperparameter is unknown and `ignores_unknown` is False.
+                All hyperparameters stay unchanged.
         """
         before = dict(vars(self))
         try:

@@ -125,6 +125,20 @@ class Fitting:
         deque(self._epochs(**options), maxlen=0)
         return self
 
+    def build_with_dataset(self: Any, dataset: Any) -> None:
+        """Build the agent for a dataset, and fit the scalers to the dataset, as `fit` does before the first update.
+
+        If the agent is already built, only check that it matches the dataset.
+
+        Args:
+            dataset: A dataset or a list of episodes.
+
+        Raises:
+            ValueError: If there is no transition, or the data have other shapes than the agent.
+            TypeError: If only one of dataset and algorithm has discrete actions.
+        """
+        self._build_for(TrainingData(dataset, self.batch_size, self.n_frames, self.learns_next_observations))
+
     def fitter(self, *args: Any, **kwargs: Any) -> Iterator[tuple[int, dict[str, float]]]:
         """Return an iterator that trains for one epoch per item. The arguments are the same as in `fit`.
 

@@ -187,6 +187,23 @@ def sample_or_predict(algo: Any, obs: Any, **options: Any) -> Any:
 class OnlineFitting:
     """Mixin for the online training of estimators."""
 
+    @accept_env_ids("env")
+    def build_with_env(self, env: Any) -> None:
+        """Build the agent for the spaces of an environment, as `fit_online` does before the first step.
+
+        If the agent is already built, only check that it matches the environment.
+
+        Args:
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts, or an environment id such as "Pendulum-v1".
+
+        Raises:
+            NotFittedError: If a scaler is not fitted. Only a "min_max" scaler of actions can be fitted to the spaces.
+            TypeError: If `env` is not an environment, or only one of environment and algorithm has discrete actions.
+            ValueError: If continuous actions are not vectors, observations are not arrays, or the environment has other
+                shapes than the agent.
+        """
+        build_for_env(self, env)
+
     @accept_env_ids("env", "eval_env")
     def fit_online(
         self,

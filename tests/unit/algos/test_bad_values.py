@@ -1,5 +1,6 @@
 """Hyperparameters and data that cannot be: errors that say which, what came and what was expected."""
 
+import inspect
 import json
 import warnings
 from pathlib import Path
@@ -103,6 +104,19 @@ def test_what_a_file_tells_that_cannot_be_is_damage_of_the_file(name: str, tmp_p
                     assert str(path) in str(error)
                     refused.add(param)
     assert params.keys() - refused <= {"use_gpu", "dynamics"}
+
+
+def test_an_unknown_hyperparameter_of_a_strict_estimator_raises_an_error_with_the_nearest_name() -> None:
+    strict: Any = type("Strict", (algos.DQN,), {"ignores_unknown": False})
+    del ESTIMATORS["Strict"]
+    assert "kwargs" not in inspect.signature(strict).parameters
+    made = strict()
+    for use in (strict, made.set_params):
+        with pytest.raises(TypeError, match="Strict has no hyperparameter 'gama'; the nearest is 'gamma'$"):
+            use(gama=0.5, learning_rate=0.1)
+        with pytest.raises(TypeError, match="'q_func_factory', which later versions of d3rlpy have"):
+            use(q_func_factory="qr")
+    assert made.learning_rate == algos.DQN.learning_rate
 
 
 def test_a_rate_that_there_are_several_of_is_told_with_all_their_names() -> None:

@@ -18,6 +18,7 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError
+from pfrl_like.metrics import td_error_scorer
 from pfrl_like.utils import set_random_seed
 
 VALUED = [name for name in ALL if issubclass(ESTIMATORS[name], algos.fitting.networks.QLearning)]
@@ -104,6 +105,34 @@ def test_samples_differ_from_predictions_where_policies_are_random(name: str) ->
     same = np.array_equal(made.sample_action(OBS), predicted(made, OBS))
     assert same == (name not in {"SAC", "CQL", "AWAC", "AWR", "DiscreteAWR", "BEAR"})
     assert made.sample_action(OBS).shape == predicted(made, OBS).shape
+
+
+@pytest.mark.parametrize("name", ["DQN", "SAC"])
+def test_an_agent_is_built_from_a_dataset_as_fit_builds_it(name: str) -> None:
+    data, options = vectors(ESTIMATORS[name].discrete_action), {"scaler": "min_max"}
+    made, other = make(name, **options), make(name, **options)
+    set_random_seed(0)
+    made.build_with_dataset(data.episodes)
+    built, score = made.impl, td_error_scorer(made, data)
+    assert made.observation_shape == (4,) and repr(made.scaler_) == repr(other.fit(data, 1, **QUIET).scaler_)
+    set_random_seed(0)
+    other = make(name, **options)
+    other.build_with_dataset(data)
+    assert score == td_error_scorer(other, data)
+    made.fit(data, 1, **QUIET)
+    made.build_with_dataset(data)
+    assert made.impl is built
+    with pytest.raises(ValueError, match=r"got observations of shape \(1, 16, 16\)"):
+        made.build_with_dataset(images(ESTIMATORS[name].discrete_action))
+
+
+def test_an_agent_is_built_from_an_environment() -> None:
+    made = make("SAC", action_scaler="min_max")
+    made.build_with_env("Pendulum-v1")
+    assert (made.observation_shape, made.action_size) == ((3,), 1) and made.action_scaler_.maximum == [2.0]
+    assert made.predict(np.zeros((2, 3))).shape == (2, 1)
+    with pytest.raises(TypeError, match="SAC needs an environment whose actions are a Box"):
+        made.build_with_env("CartPole-v1")
 
 
 NESTED = {"x": np.zeros((5, 3))}
