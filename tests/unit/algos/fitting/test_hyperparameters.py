@@ -74,7 +74,10 @@ REACHED = {
         "n_actor_updates", "n_critic_updates", "batch_size_per_update", "target_update_interval", "actor_beta",
         "critic_beta", "eta", "expectile",
     )
-} | {"weight_temp": "beta", "initial_temperature": "temperature", "initial_alpha": "alpha", "latent_size": "imitator.latent_size"}  # fmt: skip
+} | {
+    "weight_temp": "beta", "initial_temperature": "temperature", "initial_alpha": "alpha",
+    "latent_size": "imitator.latent_size",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ALL)
