@@ -19,6 +19,7 @@ from fqe_parts import (
     LeansOn,
     actions_of,
     built,
+    config,
     data,
     fitted,
     make,
@@ -357,3 +358,23 @@ def test_scaled_rewards_are_those_of_single_steps() -> None:
         fqe.build_with_dataset(buffer)
     with pytest.raises(ValueError, match="the buffer has num_steps 3"):
         make(False, reward_scaler=StandardRewardScaler(mean=1.0, std=2.0)).fit_online(Noise(BOX), buffer, n_steps=1)
+
+
+def test_arguments_of_estimators_are_fields_of_the_configuration() -> None:
+    made = ope.FQE(
+        LeansOn(True), config(gamma=0.5), n_critics=3, encoder_params={"hidden_units": [4]}, q_func_type="qr",
+        scaler="min_max", use_gpu=False, bootstrap=True, share_encoder=True, eps=1e-3, batch_size=8, n_epochs=2,
+    )  # fmt: skip
+    metrics = made.fit(data().episodes, eval_episodes=data().episodes[:2], scorers={"n": lambda fqe, e: len(e)}, **QUIET)
+    assert [(epoch, each["n"]) for epoch, each in metrics] == [(1, 2.0), (2, 2.0)]
+    assert made.grad_step == 2 * (60 // 8) and made.config.gamma == 0.5 and made.observation_scaler.fitted
+    assert len(made.agent.critics) == 3 and made.get_params()["eps"] == 1e-3
+    again = made.__sklearn_clone__()
+    assert again.get_params() == made.get_params() | {"impl": None} and again.config == made.config
+
+
+def test_steps_that_are_missing_and_unknown_arguments_raise_an_error() -> None:
+    with pytest.raises(TypeError, match="n_steps is missing, the number of updates: pass n_steps or n_epochs"):
+        make().fit(data(), **QUIET)
+    with pytest.raises(TypeError, match="'n_critic'; the nearest is 'n_critics'"):
+        ope.FQE(LeansOn(True), n_critic=3)
