@@ -17,7 +17,7 @@ from pfrl_like.algos.fitting import saving, spaces
 from pfrl_like.algos.fitting.base import ESTIMATORS, Array, Estimator
 from pfrl_like.algos.fitting.hyperparameters import check_ranges
 from pfrl_like.algos.fitting.networks import QLearning, adam
-from pfrl_like.batch import Batch, batch_of_states
+from pfrl_like.batch import Batch, batch_of_states, map_nested
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
@@ -147,6 +147,9 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     take stacked images. Replay buffers contain unstacked images, also the buffers that `collect` fills. Recurrent
     agents raise an error, because they need minibatches of sequences: use `agents.FittedQEvaluation` for them.
 
+    Observations of data may be tuples of vectors and images. Methods such as `predict` then take a tuple of arrays,
+    [n, ...] each, and `observation_scaler` must be None.
+
     Hyperparameters are the fields of `config`, or arguments with the names that estimators have. Such an argument, if
     it is not None, replaces the field.
 
@@ -203,6 +206,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         TypeError: If `config` is not an `FQEConfig`, a hyperparameter is not a number, or a keyword is unknown.
     """
 
+    takes_tuples = True
     acts_scaled = False  # the critics scale the unscaled actions of the evaluated policy
     #: True if actions must be discrete. None if they may be discrete or continuous.
     only: ClassVar[bool | None] = None
@@ -287,8 +291,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
             policy = policies.policy_on_device(self._device, policy)
         agent = policies.feature_agent_of(self.algo, policy)
         features = {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
-        one = np.zeros((1, *stacked_shape(observation_shape, self.n_frames)), np.float32)
-        shape = tuple(policies.features_of(agent, one).shape[1:])
+        one = spaces.map_shape(lambda shape: np.zeros((1, *shape), np.float32), self._stacked_shape)
+        shape: Any = map_nested(lambda leaf: tuple(leaf.shape[1:]), policies.features_of(agent, one))
 
         def encoder() -> Any:
             unscaled = self._encoder(shape, 0 if discrete else action_size)

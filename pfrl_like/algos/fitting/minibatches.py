@@ -10,8 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.agents.offline.combo import IMAGINED
-from pfrl_like.algos.fitting.spaces import actions_for, check_action_kind, check_built_for, numbers_in, shape_of_several
-from pfrl_like.batch import Batch, concatenate_batches
+from pfrl_like.algos.fitting.spaces import (
+    actions_for,
+    check_action_kind,
+    check_built_for,
+    map_shape,
+    numbers_in,
+    shape_of_several,
+)
+from pfrl_like.batch import Batch, concatenate_batches, map_nested
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
 from pfrl_like.dataset.transition import stacked_shape
@@ -196,11 +203,12 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
         vectors = actions.ndim > 1
     else:
         raise TypeError(f"batch is {type(batch).__name__}, expected a TransitionMiniBatch or a Batch")
-    shape = None if algo.observation_shape is None else stacked_shape(algo.observation_shape, algo.n_frames)
+    shape = None if algo.observation_shape is None else algo._stacked_shape
     for name, values in (("observations", obs), ("next observations", next_obs)):
-        if shape is not None and np.shape(values) != (len(batch), *shape):
+        got: Any = map_nested(lambda leaf: tuple(np.shape(leaf)), values)
+        if shape is not None and got != map_shape(lambda one: (len(batch), *one), shape):
             expected = f"{shape_of_several(shape, algo.n_frames)} with n = {len(batch)}"
-            raise ValueError(f"batch has {name} of shape {tuple(np.shape(values))}, expected {expected}")
+            raise ValueError(f"batch has {name} of shape {got}, expected {expected}")
     integers = actions.dtype.kind in "iu"
     check_action_kind(algo, integers and (algo.discrete_action or not vectors), "the batch has")
     actions = actions_for(actions, algo.action_size, algo.discrete_action)
