@@ -7,7 +7,7 @@ from pfrl_like.algos.sac import CQL
 class CalQL(CQL):
     """Estimator for Calibrated Q-Learning; the agent is a `pfrl_like.agents.CalQL`.
 
-    The values of sampled actions are at least the recorded return of the state. The return includes the rewards to the
+    In the conservative term, the values of the policy's actions are at least the recorded return from the state to the
     end of the episode. Minibatches, also those of `fit_online`, contain the later steps of an episode.
 
     The differences from d3rlpy 2.8 are those of `CQL`, and one more. If an episode was truncated, the return bootstraps

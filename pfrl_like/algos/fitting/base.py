@@ -353,7 +353,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def __sklearn_is_fitted__(self) -> bool:
         return self.impl is not None
 
-    def _observations(self, x: Any) -> Array:
+    def _observations(self, x: Any) -> Any:
         return spaces.observations_for(
             x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames
         )
