@@ -69,8 +69,8 @@ class ReBRAC(TD3):
     """Estimator for ReBRAC; the agent is a `pfrl_like.agents.ReBRAC`.
 
     The critics of the paper have layer normalisation. The critics of this estimator, as those of d3rlpy 2.8 by default,
-    have none. An update is equal to an update of d3rlpy 2.8, except for the last transition of a truncated episode. Its
-    next recorded action is unknown: here the penalty is 0, d3rlpy takes 0 as the action.
+    have none. An update is equal to an update of d3rlpy 2.8, except for the last transition of a truncated episode.
+    Here its penalty on the next action is 0. d3rlpy takes the action of the last row as the next recorded action.
 
     Args:
         actor_beta: Weight of the squared distance between the policy's actions and the recorded actions.

@@ -25,9 +25,9 @@ from pfrl_like.encoders import Encoder
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.errors import NotFittedError
-from pfrl_like.gpu import Device, resolve_device
 from pfrl_like.ope import policies
 from pfrl_like.ope.episodes import first_observation
+from pfrl_like.ope.fqe_config import FIELDS, FQEConfig, config_of, device_of
 from pfrl_like.ope.fqe_fitting import FittingFQE
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts, names_unknown_keywords
@@ -55,81 +55,6 @@ class ActionScaled(nn.Module):
         obs, action = pair
         features: Tensor = self.encoder((obs, self.scaler.transform(action)))
         return features
-
-
-@dataclasses.dataclass
-class FQEConfig:
-    """Hyperparameters of fitted Q evaluation.
-
-    Args:
-        learning_rate: Learning rate of the critics.
-        batch_size: Number of transitions per minibatch.
-        gamma: Discount factor per step.
-        n_critics: Number of critics. Each critic has its own target network.
-        target_update_interval: Number of gradient steps between updates of the target networks.
-        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
-            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
-            "feature_size", the size of the last linear layer.
-        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
-            random fractions) or "fqf" (quantiles at fractions that a network proposes).
-        observation_scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy
-            receives unscaled observations.
-        action_scaler: Scaler of the critics' continuous actions: a name, a `Scaler`, or None.
-        reward_scaler: Scaler of the rewards: a name, a `Scaler`, or None. Predicted values are then values of scaled
-            rewards.
-        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
-            differ more where data are scarce.
-        share_encoder: True if all Q-functions share one encoder.
-        use_batch_norm: True to apply batch normalisation after each layer of the networks.
-        eps: Epsilon of Adam.
-        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
-            list disables augmentation.
-        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
-        n_epochs: Number of epochs if `fit` is called with neither `n_steps` nor `n_epochs`. None if `fit` needs one of
-            these arguments.
-    """
-
-    learning_rate: float = 1e-4
-    batch_size: int = 100
-    gamma: float = 0.99
-    n_critics: int = 1
-    target_update_interval: int = 100
-    encoder_params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    q_func_type: str = "mean"
-    observation_scaler: Any = None
-    action_scaler: Any = None
-    reward_scaler: Any = None
-    _: dataclasses.KW_ONLY
-    bootstrap: bool = False
-    share_encoder: bool = False
-    use_batch_norm: bool = False
-    eps: float = 1e-8
-    augmentation: Any = dataclasses.field(default_factory=list)
-    n_augmentations: int = 1
-    n_epochs: int | None = None
-
-
-_FIELDS = tuple(field.name for field in dataclasses.fields(FQEConfig))
-
-
-def config_of(config: FQEConfig | None, **defaults: Any) -> FQEConfig:
-    """Return `config`, or an `FQEConfig` with the values `defaults` if `config` is None.
-
-    Raises:
-        TypeError: If `config` is neither an `FQEConfig` nor None.
-    """
-    if config is not None and not isinstance(config, FQEConfig):
-        raise TypeError(f"config is {config!r:.80} ({type(config).__name__}), expected an FQEConfig, or None")
-    return FQEConfig(**defaults) if config is None else config
-
-
-def device_of(device: bool | int | str | torch.device | Device) -> torch.device:
-    """Return the device for False (the CPU), True (the first GPU), an index of a GPU, or a device of torch."""
-    if isinstance(device, Device):
-        return resolve_device(device.get_id())
-    if isinstance(device, bool):
-        return resolve_device(0 if device else None)
-    return resolve_device(device) if isinstance(device, int) else resolve_device(None, device)
 
 
 class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signature of later d3rlpy versions
@@ -247,7 +172,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         n_epochs: int | None = None,
     ) -> None:
         given = {**locals(), "observation_scaler": scaler}
-        changes = {name: given[name] for name in _FIELDS if given[name] is not None}
+        changes = {name: given[name] for name in FIELDS if given[name] is not None}
         self.algo, self.config = algo, dataclasses.replace(config_of(config), **changes)
         self._torch_device = device_of(device if use_gpu is None else use_gpu)
         kind, n_frames = self.only, int(getattr(algo, "n_frames", 1) if n_frames is None else n_frames)
@@ -283,6 +208,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         Raises:
             TypeError: If the algorithm cannot act, or its actions are continuous instead of discrete, or the reverse.
             NotFittedError: If the algorithm is an estimator whose agent is not built yet.
+            ValueError: If observations are tuples and `n_frames` is larger than 1.
         """
         discrete = bool(self.discrete_action)
         policy: nn.Module = policies.NoPolicy()
@@ -291,6 +217,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
             policy = policies.policy_on_device(self._device, policy)
         agent = policies.feature_agent_of(self.algo, policy)
         features = {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
+        if self.n_frames > 1 and isinstance(observation_shape[0], tuple):
+            raise ValueError(f"n_frames is {self.n_frames}, but observations are tuples: expected 1")
         one = spaces.map_shape(lambda shape: np.zeros((1, *shape), np.float32), self._stacked_shape)
         shape: Any = map_nested(lambda leaf: tuple(leaf.shape[1:]), policies.features_of(agent, one))
 
@@ -497,7 +425,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         algo = given.get("algo")
         if isinstance(algo, Mapping):  # an estimator
             algo = saving.create_estimator(ESTIMATORS[algo["algorithm"]], algo)
-        keys = {name: cls.spellings.get(name, name) for name in _FIELDS}
+        keys = {name: cls.spellings.get(name, name) for name in FIELDS}
         config = FQEConfig(**{name: given[key] for name, key in keys.items() if key in given})
         made = cls(algo, config, given["use_gpu"])
         made.n_frames = given["n_frames"]
