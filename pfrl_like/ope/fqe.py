@@ -208,7 +208,6 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         Raises:
             TypeError: If the algorithm cannot act, or its actions are continuous instead of discrete, or the reverse.
             NotFittedError: If the algorithm is an estimator whose agent is not built yet.
-            ValueError: If observations are tuples and `n_frames` is larger than 1.
         """
         discrete = bool(self.discrete_action)
         policy: nn.Module = policies.NoPolicy()
@@ -217,8 +216,6 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
             policy = policies.policy_on_device(self._device, policy)
         agent = policies.feature_agent_of(self.algo, policy)
         features = {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
-        if self.n_frames > 1 and isinstance(observation_shape[0], tuple):
-            raise ValueError(f"n_frames is {self.n_frames}, but observations are tuples: expected 1")
         one = spaces.map_shape(lambda shape: np.zeros((1, *shape), np.float32), self._stacked_shape)
         shape: Any = map_nested(lambda leaf: tuple(leaf.shape[1:]), policies.features_of(agent, one))
 
@@ -296,6 +293,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         n_actions, previous, self.discrete_action = size, self.discrete_action, discrete
         try:
             spaces.copy_scalers(self)  # raises an error if there is a scaler and actions are discrete
+            if self.n_frames > 1 and any(isinstance(part, tuple) for part in shape):
+                raise ValueError(f"n_frames is {self.n_frames}, but observations are tuples: expected 1")
             if self.algo is not None:
                 *_, n_actions = policies.dry_run_policy(self.algo, obs, discrete, size, env=episodes is None)
             if self.impl is None:

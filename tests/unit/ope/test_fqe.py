@@ -416,5 +416,7 @@ def test_observations_may_be_tuples(discrete: bool, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.predict_value(x, actions), values)
     with pytest.raises(ValueError, match="x is ndarray, expected a tuple of 2 arrays"):
         made.predict(x[0])
-    with pytest.raises(ValueError, match="but observations are tuples"):
+    with pytest.raises(ValueError, match="n_frames is 2, but observations are tuples: expected 1"):
+        ope.FQE(OfTuples(discrete), n_frames=2).build_with_dataset(recorded)
+    with pytest.raises(ValueError, match="scaler is .*, but observations are tuples"):
         make(discrete, OfTuples(discrete), observation_scaler=MinMaxScaler(x[0])).build_with_dataset(recorded)
