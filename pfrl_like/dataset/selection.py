@@ -108,7 +108,7 @@ def batch_of(
         action=tensor(actions.reshape(-1).astype(np.int64) if discrete_action else actions.astype(np.float32)),
         reward=tensor(minibatch.action_rewards[:, 0]),
         next_obs=map_nested(tensor, minibatch.next_observations),
-        discount=tensor((gamma * (1 - minibatch.terminals[:, 0])).astype(np.float32)),
+        discount=tensor((gamma ** minibatch.n_steps[:, 0] * (1 - minibatch.terminals[:, 0])).astype(np.float32)),
         next_action=next_action,
         continuation=_continuation(minibatch, gamma, device) if continuation else None,
         extra=minibatch.extra,
@@ -119,7 +119,7 @@ def _continuation(minibatch: TransitionMiniBatch, gamma: float, device: torch.de
     """Return the steps after the transitions. They are found by the links `next_transition`."""
     index: dict[Any, int] = {}
     nexts: list[Transition | None] = []
-    heads = [transition.next_transition for transition in minibatch]
+    heads = [transition.next_transition for transition in minibatch.last_transitions]
     for following in heads:
         while following is not None and following not in index:
             index[following] = len(index)
