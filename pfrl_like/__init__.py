@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pfrl_like import agents as agents
     from pfrl_like import algos as algos
     from pfrl_like import augmentation as augmentation
+    from pfrl_like import base as base
     from pfrl_like import collections as collections
     from pfrl_like import context as context
     from pfrl_like import dataset as dataset

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from pfrl_like.algos.awr import AWR, DiscreteAWR
+from pfrl_like.algos.base import AlgoBase
 from pfrl_like.algos.bc import BC, DiscreteBC
 from pfrl_like.algos.bcq import BCQ, BEAR, DiscreteBCQ
 from pfrl_like.algos.cal_ql import COMBO, CalQL
@@ -16,11 +17,12 @@ from pfrl_like.algos.iql import IQL
 from pfrl_like.algos.off_policy_rl_algorithm import EpochDDPG, EpochDQN, OffPolicyRLAlgorithm
 from pfrl_like.algos.sac import AWAC, CQL, SAC
 from pfrl_like.algos.td3_plus_bc import ReBRAC, TD3PlusBC
+from pfrl_like.online.explorers import ConstantEpsilonGreedy
 
 __all__ = [
-    "AWAC", "AWR", "BC", "BCQ", "BEAR", "COMBO", "CQL", "CRR", "CalQL", "DDPG", "DQN", "DiscreteAWR", "DiscreteBC",
-    "DiscreteBCQ", "DiscreteCQL", "DiscreteSAC", "DoubleDQN", "EDAC", "EpochDDPG", "EpochDQN", "Estimator", "IQL",
-    "OffPolicyRLAlgorithm", "ReBRAC", "SAC", "SACN", "TD3", "TD3PlusBC",
+    "AWAC", "AWR", "AlgoBase", "BC", "BCQ", "BEAR", "COMBO", "CQL", "CRR", "CalQL", "ConstantEpsilonGreedy", "DDPG",
+    "DQN", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteSAC", "DoubleDQN", "EDAC", "EpochDDPG",
+    "EpochDQN", "Estimator", "IQL", "OffPolicyRLAlgorithm", "ReBRAC", "SAC", "SACN", "TD3", "TD3PlusBC",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers would accept every name

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pfrl_like.algos.fitting.epochs import OnlineUpdates, progress_callbacks
+from pfrl_like.algos.fitting.epochs import OnlineUpdates
 from pfrl_like.algos.fitting.fitting import Scorer, Training, named_scorers
 from pfrl_like.algos.fitting.minibatches import SampledData
-from pfrl_like.algos.fitting.online import Collector, checked_buffer, train_online
+from pfrl_like.algos.fitting.online import PolicyCollector, checked_buffer, collect_steps, train_online
 from pfrl_like.algos.fitting.spaces import check_single_rewards
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.distributed.data_parallel import n_processes
@@ -15,7 +15,6 @@ from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers import FileAdapterFactory, LoggerAdapterFactory, LoggingStrategy
-from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.checks import check_counts
 
 #: Function that is called with (fqe, epoch, number of steps so far). Epochs are counted from 1.
@@ -23,21 +22,6 @@ StepCallback = Callable[[Any, int, int], Any]
 Metrics = dict[str, float]
 #: Arguments of `fitter` that are not arguments of `Training`.
 _NOT_OF_TRAINING = {"self", "dataset", "evaluators", "scorers", "eval_episodes", "n_epochs"}
-
-
-class PolicyCollector(Collector):
-    """Collector that acts with the evaluated policy. The arguments are the arguments of `Collector`.
-
-    Attributes:
-        deterministic: True to select greedy actions if there is no explorer. False to sample actions.
-    """
-
-    deterministic = False
-
-    def choose(self, obs: Any, action_mask: Any) -> Any:
-        """Return an action of the policy. If there is an explorer, it selects the action, given the greedy action."""
-        greedy = self.deterministic or self.explorer is not None
-        return self.explore(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 
 
 class FittingFQE:
@@ -207,11 +191,7 @@ class FittingFQE:
         check_counts(n_steps=n_steps)
         self.build_with_env(env)
         buffer = checked_buffer(buffer, 1)
-        collector = PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space)
-        collector.deterministic = deterministic
-        clock = Clock(n_steps)
-        with progress_callbacks(clock, show_progress) as bar:
-            run(SerialSource(collector, env, cuts_off_at_end=True), clock, bar)
+        collect_steps(self, env, buffer, explorer, deterministic or explorer is not None, n_steps, show_progress)
         return buffer
 
     @accept_env_ids("env", "eval_env")
@@ -288,8 +268,7 @@ class FittingFQE:
         buffer = checked_buffer(buffer, self.batch_size)
         check_single_rewards(self.reward_scaler, buffer)
         data = SampledData(buffer, self.batch_size, self.n_frames, self.observation_shape)
-        source = SerialSource(
-            PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space, random_steps), env
-        )
+        collector = PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space, random_steps)
+        collector.deterministic = explorer is not None
         updates = OnlineUpdates(self, data, update_interval, n_updates, update_start_step)
-        train_online(training, source, updates, eval_env, eval_epsilon)
+        train_online(training, SerialSource(collector, env), updates, eval_env, eval_epsilon)

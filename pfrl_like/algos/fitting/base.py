@@ -211,6 +211,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         spaces.set_scalers(self, spaces.copy_scalers(self, fitted=True))
         self.observation_shape_, self.action_size_ = shape, int(action_size)
         self.impl = self._build_agent(self._stacked_shape, self.action_size_)
+        self.impl.observation_shape, self.impl.action_size = shape, self.action_size_  # which users' explorers read
         self.impl.augment = self._augment()
         self._agent_args = self.get_params(deep=False)
 

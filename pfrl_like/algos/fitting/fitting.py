@@ -78,6 +78,7 @@ class Fitting:
         logging_steps: int = 500,
         logger_adapter: LoggerAdapterFactory | None = None,
         enable_ddp: bool = False,
+        tensorboard_dir: str | None = None,
     ) -> Self:
         """Train on episodes. If the agent is already built, its training continues.
 
@@ -110,6 +111,7 @@ class Fitting:
             enable_ddp: True to learn in all processes of a `torch.distributed` group, which must have the same
                 episodes; see `data_parallel`. Each minibatch has `batch_size` transitions for each process, and a pass
                 has fewer updates. Only the first process prints and writes files.
+            tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
 
         Returns:
             The estimator itself.
@@ -225,6 +227,7 @@ class Training:
     logdir: str = "d3rlpy_logs"
     verbose: bool = True
     tensorboard: bool = True
+    tensorboard_dir: str | None = None
     first: int = 0
 
     def __post_init__(self) -> None:
