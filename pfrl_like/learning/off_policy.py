@@ -545,16 +545,6 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     waiting_for = statistics.waiting_for
     unsaved = statistics.unsaved_explorer
 
-    @property
-    def q_function(self) -> Any:
-        """The first critic, which may be an ensemble. It is the name of d3rlpy; a user may assign another object."""
-        name = next(iter(getattr(self, "critic_arguments", ("model",))), "q_func")
-        return vars(self).get("_q_function", getattr(self, name))
-
-    @q_function.setter
-    def q_function(self, value: Any) -> None:
-        vars(self)["_q_function"] = value
-
     # Rejected updates
 
     trailed = property(trailed)

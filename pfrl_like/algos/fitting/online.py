@@ -91,10 +91,9 @@ class Collector:
         actions, or if the user overrides only `predict`.
         """
         algo, greedy = self.algo, deterministic
-        if self.explorer is not None and not greedy:
-            greedy = algo.discrete_action or (
-                is_overridden(algo, "predict") and not is_overridden(algo, "sample_action")
-            )
+        if self.explorer is not None:
+            only_predict = is_overridden(algo, "predict") and not is_overridden(algo, "sample_action")
+            greedy = greedy or algo.discrete_action or only_predict
         return algo.predict if greedy else partial(sample_or_predict, algo)  # type: ignore[no-any-return]
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
@@ -364,7 +363,7 @@ class OnlineFitting:
                 does not support masks.
         """
         check_counts(n_steps=n_steps)
-        getattr(self, "build_with_env", partial(build_for_env, self))(env)
+        self.build_with_env(env)
         buffer = online.buffers.ReplayBuffer(1_000_000, env) if buffer is None else checked_buffer(buffer, 1)
         collect_steps(self, env, buffer, explorer, deterministic, n_steps, show_progress)
         return buffer
