@@ -91,7 +91,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         episode_terminals: Any = None,
         action_space: Any = None,
     ) -> None:
-        if np.ndim(discrete_action):
+        if discrete_action is not None and np.ndim(discrete_action):
             advice = "pass ends of episodes as timeouts= or episode_terminals="
             raise TypeError(f"discrete_action is an array, expected True, False or None: {advice}")
         has_ends = episode_terminals is not None

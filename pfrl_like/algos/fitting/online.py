@@ -94,7 +94,7 @@ class Collector:
         if self.explorer is not None:
             only_predict = is_overridden(algo, "predict") and not is_overridden(algo, "sample_action")
             greedy = greedy or algo.discrete_action or only_predict
-        return algo.predict if greedy else partial(sample_or_predict, algo)  # type: ignore[no-any-return]
+        return algo.predict if greedy else partial(sample_or_predict, algo)
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
