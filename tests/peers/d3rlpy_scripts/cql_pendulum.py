@@ -1,7 +1,5 @@
 """CQL on Pendulum, as in the tutorial of 1.x: scorers, an evaluation in the environment, metrics in a folder."""
 
-from sklearn.model_selection import train_test_split
-
 from d3rlpy.algos import CQL
 from d3rlpy.datasets import get_pendulum
 from d3rlpy.metrics.scorer import (
@@ -11,6 +9,7 @@ from d3rlpy.metrics.scorer import (
     evaluate_on_environment,
     td_error_scorer,
 )
+from sklearn.model_selection import train_test_split
 
 dataset, env = get_pendulum()
 train_episodes, test_episodes = train_test_split(dataset.episodes[:8], test_size=0.25, random_state=0)

@@ -1,7 +1,6 @@
 """A dataset of the user's arrays with ends that are no terminal states: files, statistics, growth, minibatches."""
 
 import numpy as np
-
 from d3rlpy.dataset import Episode, MDPDataset, Transition, TransitionMiniBatch
 
 steps, rng = 100, np.random.RandomState(0)

@@ -1,7 +1,5 @@
 """A model of the environment that generates data for SAC, as in 0.5."""
 
-from sklearn.model_selection import train_test_split
-
 from d3rlpy.algos import SAC
 from d3rlpy.datasets import get_pendulum
 from d3rlpy.dynamics import MOPO
@@ -11,6 +9,7 @@ from d3rlpy.metrics.scorer import (
     dynamics_prediction_variance_scorer,
     dynamics_reward_prediction_error_scorer,
 )
+from sklearn.model_selection import train_test_split
 
 dataset, _ = get_pendulum()
 train_episodes, test_episodes = train_test_split(dataset.episodes[:4], random_state=0)

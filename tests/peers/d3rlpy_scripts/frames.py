@@ -1,7 +1,6 @@
 """Images: stacked frames, pixels scaled, augmentation that is put together step by step."""
 
 import numpy as np
-
 from d3rlpy.algos import DQN, DiscreteBC
 from d3rlpy.augmentation import AugmentationPipeline, Intensity, RandomShift
 from d3rlpy.dataset import MDPDataset

@@ -1,7 +1,6 @@
 """Scalers with arguments of the user's own, for observations, actions and rewards."""
 
 import numpy as np
-
 from d3rlpy.algos import BC, TD3
 from d3rlpy.datasets import get_pendulum
 from d3rlpy.preprocessing import ClipRewardScaler, MinMaxActionScaler, MinMaxScaler, StandardScaler

@@ -1,7 +1,6 @@
 """SAC that continues in an environment with what CQL learnt from data, and an explorer of the user's own."""
 
 import numpy as np
-
 from d3rlpy.algos import CQL, SAC
 from d3rlpy.datasets import get_pendulum
 from d3rlpy.online.buffers import ReplayBuffer

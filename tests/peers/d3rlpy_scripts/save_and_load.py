@@ -4,7 +4,6 @@ import os
 
 import numpy as np
 import torch
-
 from d3rlpy.algos import DQN
 from d3rlpy.datasets import get_cartpole
 
