@@ -23,6 +23,7 @@ for epoch, metrics in cql.fitter(
     show_progress=False,
 ):
     matches.append(metrics["match"])
+    cql.save_model(f"model_{epoch}.pt")
 assert len(matches) == 2 and 0 <= min(matches) <= max(matches) <= 1
 
 observations, actions = dataset.observations[:5], dataset.actions[:5]

@@ -17,7 +17,6 @@ from pfrl_like.algos.fitting.base import ESTIMATORS, Estimator
 from pfrl_like.errors import CheckpointError
 from pfrl_like.online.explorers import ConstantEpsilonGreedy, NormalNoise
 
-
 SILENT: dict[str, Any] = {"show_progress": False}
 
 
