@@ -16,8 +16,7 @@ fqe.fit(
     n_epochs=2,
     eval_episodes=dataset.episodes[:4],
     scorers={"init_value": initial_state_value_estimation_scorer, "soft_opc": soft_opc_scorer(10)},
-    save_metrics=False,
-    show_progress=False,
+    **quiet,
 )
 assert len(fqe.eval_results_["init_value"]) == 2
 assert fqe.predict_value(dataset.observations[:3], dataset.actions[:3]).shape == (3,)
