@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pfrl_like import agents as agents
     from pfrl_like import algos as algos
     from pfrl_like import augmentation as augmentation
+    from pfrl_like import base as base
     from pfrl_like import collections as collections
     from pfrl_like import context as context
     from pfrl_like import dataset as dataset
@@ -47,13 +48,14 @@ if TYPE_CHECKING:
     from pfrl_like import wrappers as wrappers
     from pfrl_like import zoo as zoo
     from pfrl_like.ope import load_learnable as load_learnable
+    from pfrl_like.utils.random_seed import seed as seed
     from pfrl_like.zoo import load_agent as load_agent
     from pfrl_like.zoo import make as make
 
 #: The public modules of this package.
 _MODULES = {module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")}
 #: The modules of the functions that can be imported from this package.
-_FUNCTIONS = {"load_agent": "zoo", "load_learnable": "ope", "make": "zoo"}
+_FUNCTIONS = {"load_agent": "zoo", "load_learnable": "ope", "make": "zoo", "seed": "utils.random_seed"}
 #: Modules whose classes an error about an unknown name names.
 _OF_CLASSES = ("agents", "replay_buffers", "explorers", "q_functions", "policies")
 

@@ -1,10 +1,11 @@
-"""`parallel`, a context manager in which each copy of a `pfrl_like.gpu.Device` uses the next GPU."""
+"""`parallel`, a context manager in which each copy of a `Device` uses the next GPU, and `disable_parallel`."""
 
 import contextlib
 import os
 from collections.abc import Iterator
 
-_open: list[int] = []  # process ids of the open `parallel` blocks
+#: Open contexts, outermost first: process id, True for `parallel`, and an object that tells equal contexts apart.
+_open: list[tuple[int, bool, object]] = []
 
 
 @contextlib.contextmanager
@@ -15,13 +16,27 @@ def parallel() -> Iterator[None]:
     processes that are started within the context are not affected: the copies that a task makes there stay on the GPU
     of the task.
     """
-    _open.append(os.getpid())
+    with _opened(True):
+        yield
+
+
+@contextlib.contextmanager
+def disable_parallel() -> Iterator[None]:
+    """Make deep copies of a `Device` stay on the same GPU again, within a `parallel` context."""
+    with _opened(False):
+        yield
+
+
+@contextlib.contextmanager
+def _opened(is_parallel: bool) -> Iterator[None]:
+    context = (os.getpid(), is_parallel, object())
+    _open.append(context)
     try:
         yield
     finally:
-        _open.remove(os.getpid())
+        _open.remove(context)
 
 
 def in_parallel() -> bool:
-    """True if this process is inside a `parallel` context."""
-    return os.getpid() in _open
+    """True if the innermost open context of this process is `parallel`."""
+    return next((is_parallel for process, is_parallel, _ in reversed(_open) if process == os.getpid()), False)

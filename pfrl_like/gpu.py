@@ -12,6 +12,11 @@ from pfrl_like.utils.checks import check_counts
 _lock = threading.Lock()
 
 
+def get_gpu_count() -> int:
+    """Return the number of GPUs that torch finds."""
+    return torch.cuda.device_count()
+
+
 class Device:
     """The index of a GPU.
 
@@ -56,7 +61,7 @@ class Device:
         return self._idx
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Device":
-        n_gpus = torch.cuda.device_count()
+        n_gpus = get_gpu_count()
         with _lock:
             if n_gpus and in_parallel():
                 self._idx = (self._idx + 1) % n_gpus

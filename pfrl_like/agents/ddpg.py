@@ -198,7 +198,6 @@ class DDPG(OffPolicyActorCritic):
         return td_error, {**stats, "critic_loss": stats["loss"]}
 
     n_updates = alias("optim_t", "Number of updates.")
-    q_function = property(attrgetter("q_func"), doc="The critic.")
     target_q_function = property(attrgetter("target_q_func"), doc="Target network of the critic.")
 
 

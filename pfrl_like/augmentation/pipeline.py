@@ -64,6 +64,20 @@ class AugmentationPipeline:
             augmentations = [augmentations]
         self.augmentations = tuple(make_augmentation(augmentation) for augmentation in augmentations)
 
+    def append(self, augmentation: Any) -> None:
+        """Add an augmentation at the end.
+
+        An estimator that is already built uses the longer pipeline at once, if the pipeline was not empty before.
+
+        Args:
+            augmentation: An augmentation in a form that `make_augmentation` accepts.
+
+        Raises:
+            ValueError: If a name is unknown. The message contains the most similar name.
+            TypeError: If the argument is not an augmentation.
+        """
+        self.augmentations = (*self.augmentations, make_augmentation(augmentation))
+
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
         """Apply the augmentations to a batch, one after the other; see `Augmentation.transform` for the arguments."""
         for augment in self.augmentations:

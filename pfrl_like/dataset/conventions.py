@@ -11,6 +11,7 @@ from pfrl_like.columns.structure import structure_of
 from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, Table, check_convention
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.utils.checks import warn_once
+from pfrl_like.utils.env_values import space_kind
 
 _ASSUMED = """\
 reward_convention is not given, so MDPDataset reads rewards[t + 1] as the reward of actions[t] ("next_row"), as \
@@ -21,6 +22,10 @@ documented. In most recorded data rewards[t] is the reward of actions[t] ("same_
     1  right       5.0         1                                     none       5.0
 
 Pass the convention of your data: MDPDataset(..., reward_convention="same_row"), or reward_convention="next_row"."""
+_REQUIRED = """\
+reward_convention is not given, and releases of d3rlpy with episode_terminals disagree about these rewards: before 1.0 \
+rewards[t + 1] is the reward of actions[t], in 1.0 and 1.1 rewards[t] is. Pass reward_convention="next_row" for data \
+that were written for 0.60 to 0.91, or "same_row" for 1.0, 1.1, gymnasium and D4RL."""
 _INTEGER_VECTORS = (
     "actions are integers of shape {shape}, treated as continuous: pass discrete_action=True if the integers are "
     "indices, or actions.astype(np.float32) if the actions are continuous"
@@ -175,6 +180,70 @@ def logged_convention(data: Any) -> dict[str, str]:
     if not isinstance(table, Table) or table.declared is None:
         return {}
     return {"reward_convention": table.convention}
+
+
+def truncations(
+    episode_terminals: Any, terminals: Any, rewards: Any, timeouts: Any, reward_convention: str | None
+) -> NDArray[np.bool_]:
+    """Convert the ends of all episodes, as d3rlpy 0.60 to 1.1 has them, to the flags `timeouts`, shape [n].
+
+    Args:
+        episode_terminals: True in the last row of each episode, shape [n].
+        terminals: Terminal flags, shape [n].
+        rewards: Rewards, shape [n].
+        timeouts: The argument of this name, which must be None.
+        reward_convention: The argument of this name.
+
+    Raises:
+        ValueError: If there are `timeouts` too, if no episode ends, if a terminal row is not the last row of its
+            episode, or if `reward_convention` is None and both conventions give different steps.
+    """
+    if timeouts is not None:
+        raise ValueError("timeouts and episode_terminals: got both, expected only one of them")
+    n = len(terminals)
+    last, terminal = flags_of("episode_terminals", episode_terminals, n), flags_of("terminals", terminals, n)
+    if not last.any():
+        raise ValueError("episode_terminals: is set in no row, expected 1 in the last row of each episode")
+    if (terminal & ~last).any():
+        row, advice = int(np.argmax(terminal & ~last)), "pass np.maximum(episode_terminals, terminals)"
+        raise ValueError(f"episode_terminals: is not set in row {row}, but terminals is: {advice}")
+    if reward_convention is None:
+        reward, stop = numbers_of("rewards", rewards, n), int(np.flatnonzero(last)[-1])
+        if terminal.any() or (reward[1 : stop + 1] != reward[:stop])[~last[:stop]].any():
+            raise ValueError(_REQUIRED)
+    return last & ~terminal
+
+
+def kind_of_actions(action_space: Any, actions: Any, discrete_action: bool | None, by_value: bool) -> tuple[bool, int]:
+    """Return True if actions are discrete, and the number of discrete actions, or 0 if it is unknown.
+
+    Args:
+        action_space: Box or Discrete of gymnasium, or a member "DISCRETE" or "CONTINUOUS" of an enumeration. None if
+            unknown.
+        actions: The actions.
+        discrete_action: The user's argument. If None, the actions decide: they are discrete if each row contains a
+            single integer of any dtype.
+        by_value: True to let the actions decide, too, if there is one number for each row.
+
+    Raises:
+        ValueError: If `discrete_action` is True and the space is continuous, or an action is not in the space.
+        TypeError: If `action_space` is neither a space nor a kind of actions.
+    """
+    if action_space is None:
+        if discrete_action is None or (by_value and not discrete_action and np.ndim(actions) == 1):
+            values = np.asarray(actions)
+            return values.size == len(values) and bool((values % 1 == 0).all()), 0
+        return bool(discrete_action), 0
+    names = {"DISCRETE": "discrete", "CONTINUOUS": "box"}
+    kind = names.get(getattr(action_space, "name", "")) or space_kind(action_space)
+    if kind not in names.values():
+        raise TypeError(f"action_space is {action_space!r:.80}, expected a Discrete, a Box or an ActionSpace")
+    if discrete_action and kind != "discrete":
+        raise ValueError(f"discrete_action is True, but action_space is {action_space}, expected a Discrete")
+    size = int(getattr(action_space, "n", 0)) if kind == "discrete" else 0
+    if size and np.max(actions) >= size:
+        raise ValueError(f"actions: got {np.max(actions)}, expected actions of action_space, below {size}")
+    return kind == "discrete", size
 
 
 def warn_of_integer_vectors(actions: Any) -> None:

@@ -5,12 +5,14 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.conventions import table_from_arrays
 from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table, concatenate_tables
-from pfrl_like.dataset.transition import Transition, Transitions
+from pfrl_like.dataset.transition import Transition, TransitionMiniBatch, Transitions, linked_steps
+from pfrl_like.functions.returns import lambda_returns
 from pfrl_like.utils.reprs import never_raising
 
 _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
@@ -174,6 +176,35 @@ class Episode(Sequence[Transition]):
         start = int(self.table.starts[self.number]) - 1
         lacks_last = self.table.convention == SAME_ROW and self.terminated
         return slice(start, start + len(self) + (not lacks_last))
+
+
+def compute_lambda_return(
+    steps: Transition | Episode, algo: Any, gamma: float, lam: float, n_frames: int = 1
+) -> float | NDArray[np.float32]:
+    """Return the TD(lambda) return of a transition, or of each transition of an episode (Sutton and Barto 2018, 12.18).
+
+    The rewards until the end of the episode are used, whose last value is bootstrapped unless it ended in a terminal
+    state.
+
+    Args:
+        steps: A transition, or an episode.
+        algo: Object whose method `predict_value(observations)` returns state values, [n], such as the estimator `AWR`.
+        gamma: Discount factor per step.
+        lam: lambda, in [0, 1].
+        n_frames: Number of images to stack, as in `TransitionMiniBatch`.
+
+    Returns:
+        The return, or the returns of the episode's transitions, [n].
+
+    Raises:
+        ValueError: If the episode has no transitions, or `n_frames` is less than 1.
+    """
+    batch = TransitionMiniBatch([*steps] if isinstance(steps, Episode) else [*linked_steps(steps)], n_frames)
+    value = np.asarray(algo.predict_value(batch.next_observations), np.float64).reshape(-1)
+    reward, terminal = (torch.as_tensor(each[:, 0]).double() for each in (batch.action_rewards, batch.terminals))
+    continues = torch.arange(len(reward)) < len(reward) - 1
+    returns = lambda_returns(reward, gamma * (1 - terminal), torch.as_tensor(value), continues, lam).numpy()
+    return returns.astype(np.float32) if isinstance(steps, Episode) else float(returns[0])
 
 
 def as_episodes(episodes: Any) -> list[Episode]:

@@ -13,7 +13,13 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns import Indices, packed, stacks
 from pfrl_like.columns.structure import map_structure
 from pfrl_like.dataset.check import Finding, findings, statistics
-from pfrl_like.dataset.conventions import in_convention_or_default, table_from_arrays, warn_of_integer_vectors
+from pfrl_like.dataset.conventions import (
+    in_convention_or_default,
+    kind_of_actions,
+    table_from_arrays,
+    truncations,
+    warn_of_integer_vectors,
+)
 from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.table import NEXT_ROW, Table, part
@@ -48,19 +54,26 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         terminals: Flags, shape [n]: True if the state of the row is terminal. With "same_row", True if the state after
             the row's step is terminal.
         discrete_action: True if actions are indices. If False, integers [n, 1] are treated as continuous, with a
-            warning.
+            warning. None, also False with `episode_terminals` and actions [n]: True if all actions are integers of any
+            dtype, one in each row.
         timeouts: Flags, shape [n]: True if the episode was truncated in the state of the row. None if no episode was
             truncated.
         log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape [n].
             Values in last rows are ignored, but must be valid log-probabilities. None if they were not recorded.
         reward_convention: "next_row" or "same_row". If None, "next_row" is used, and a warning is issued once per
             process.
+        episode_terminals: Flags, shape [n], as in d3rlpy 0.60 to 1.1: True in the last row of each episode, terminal or
+            truncated. Rows after the last of these rows are dropped, as in d3rlpy. With this argument, a missing
+            `reward_convention` is an error, unless both conventions give the same steps: d3rlpy before 1.0 has
+            "next_row", 1.0 and 1.1 have "same_row". None if `timeouts` are given.
+        action_space: Box or Discrete, or a member of `ActionSpace`: the kind of the actions, and the number of discrete
+            actions. None if `discrete_action` says it.
 
     Raises:
         ValueError: If lengths, shapes or values are invalid (the message contains the row), or if the convention is
-            unknown.
+            unknown, or missing with `episode_terminals`.
         NonFiniteError: If a value is NaN or infinite.
-        TypeError: If `discrete_action` is an array.
+        TypeError: If `discrete_action` is an array, or `action_space` is not a space.
     """
 
     @names_unknown_keywords
@@ -70,22 +83,31 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         actions: Any,
         rewards: Any,
         terminals: Any,
-        discrete_action: bool = False,
+        discrete_action: bool | None = False,
         *,
         timeouts: Any = None,
         log_probs: Any = None,
         reward_convention: str | None = None,
+        episode_terminals: Any = None,
+        action_space: Any = None,
     ) -> None:
-        if np.ndim(discrete_action):
-            raise TypeError("discrete_action is an array, expected True or False: pass ends of episodes as timeouts=")
+        if discrete_action is not None and np.ndim(discrete_action):
+            advice = "pass ends of episodes as timeouts= or episode_terminals="
+            raise TypeError(f"discrete_action is an array, expected True, False or None: {advice}")
+        has_ends = episode_terminals is not None
+        if has_ends:
+            timeouts = truncations(episode_terminals, terminals, rewards, timeouts, reward_convention)
+        discrete, size = kind_of_actions(action_space, actions, discrete_action, has_ends)
         table = table_from_arrays(
-            observations, actions, rewards, terminals, timeouts, discrete_action=bool(discrete_action),
+            observations, actions, rewards, terminals, timeouts, discrete_action=discrete,
             reward_convention=NEXT_ROW if reward_convention is None else reward_convention, log_probs=log_probs,
         )  # fmt: skip
+        if has_ends and not np.ravel(episode_terminals)[-1]:
+            table = table.of_episodes(np.arange(len(table.lengths) - 1))
         table = in_convention_or_default(table, reward_convention)
-        if not discrete_action:
+        if not discrete:
             warn_of_integer_vectors(actions)
-        self._set_table(table, discrete_action)
+        self._set_table(table, discrete, size)
 
     @property
     def reward_convention(self) -> str:

@@ -1,6 +1,7 @@
 """`Transition`, with links to its neighbours in the episode, and `TransitionMiniBatch`."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,8 @@ from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 
+#: Value of a link that the user has not set: the neighbour is looked up.
+UNSET: Any = Ellipsis  # copies of it are the same object
 #: Maximum size of an observation or action whose values `repr` contains.
 _SHOWN = 8
 
@@ -49,6 +52,8 @@ class Transition:
     """
 
     reward_convention: str = NEXT_ROW
+    _prev: "Transition | None" = UNSET
+    _next: "Transition | None" = UNSET
 
     def __init__(
         self,
@@ -91,13 +96,25 @@ class Transition:
 
     @property
     def prev_transition(self) -> "Transition | None":
-        """Previous transition. None at the beginning of the episode."""
-        return self._prev
+        """Previous transition. None at the beginning of the episode. Setting it does not change its own links."""
+        return self._neighbour(-1) if self._prev is UNSET else self._prev
+
+    @prev_transition.setter
+    def prev_transition(self, transition: "Transition | None") -> None:
+        self._prev = transition
 
     @property
     def next_transition(self) -> "Transition | None":
-        """Next transition. None at the end of the episode."""
-        return self._next
+        """Next transition. None at the end of the episode. Setting it does not change its own links."""
+        return self._neighbour(1) if self._next is UNSET else self._next
+
+    @next_transition.setter
+    def next_transition(self, transition: "Transition | None") -> None:
+        self._next = transition
+
+    def _neighbour(self, distance: int) -> "Transition | None":
+        """Return the previous (`distance` -1) or next (1) transition where it is stored, or None."""
+        return None
 
     @property
     def action_reward(self) -> float:
@@ -139,16 +156,9 @@ class StoredTransition(Transition):
     next_reward = property(lambda self: float(self.table.next_reward[self.row - 1]), doc="Reward at t+1.")
     terminal = property(lambda self: int(self.table.terminal[self.row]), doc="1 if the state at t+1 is terminal.")
 
-    @property
-    def prev_transition(self) -> Transition | None:
-        return self._at(self.row - 1) if self.table.position[self.row] else None
-
-    @property
-    def next_transition(self) -> Transition | None:
-        return self._at(self.row + 1) if self.table.columns.successor[self.row] else None
-
-    def _at(self, row: int) -> Self:
-        return type(self)(self.table, row, self._action_size)
+    def _neighbour(self, distance: int) -> Self | None:
+        linked = self.table.position if distance < 0 else self.table.columns.successor
+        return type(self)(self.table, self.row + distance, self._action_size) if linked[self.row] else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StoredTransition) and self.table is other.table and self.row == other.row
@@ -186,11 +196,14 @@ class TransitionMiniBatch(Sequence[Transition]):
         n_frames: Number of images to stack, the newest image last: 4 images of shape (3, 84, 84) are stacked to (12,
             84, 84). The other images are observations of earlier transitions of the episode, or zeros before the first
             transition. Observations that do not have three axes are not stacked.
+        n_steps: Maximum number of steps from `observations` to `next_observations`. The rewards of the steps are summed
+            with discounts. At the end of an episode there are fewer steps.
+        gamma: Discount factor per step, for sums of several rewards.
 
     Raises:
-        ValueError: If there are no transitions, if they have different reward conventions, or if `n_frames` is less
-            than 1.
-        TypeError: If `n_frames` is not an integer.
+        ValueError: If there are no transitions, if they have different reward conventions, or if `n_frames` or
+            `n_steps` is less than 1.
+        TypeError: If `n_frames` or `n_steps` is not an integer.
 
     Attributes:
         transitions: The transitions.
@@ -203,24 +216,37 @@ class TransitionMiniBatch(Sequence[Transition]):
         next_actions: Actions at t+1, like `actions`.
         next_rewards: `next_reward` of each transition, [B, 1].
         terminals: 1 if the state at t+1 is terminal, else 0, [B, 1].
+        extra: Other columns for `Batch.extra`, keyed by name; None if there are none.
+        last_transitions: The transitions that lead to `next_observations`. With `n_steps` 1 they are `transitions`.
+            With k steps `next_observations`, `next_actions`, `next_rewards` and `terminals` belong to t+k, and the sum
+            of the rewards is in `action_rewards`, which is `next_rewards` or `rewards`.
     """
 
-    def __init__(self, transitions: Sequence[Transition], n_frames: int = 1) -> None:
+    extra: Mapping[str, Any] | None = None
+    _n_steps: NDArray[np.float32] | None = None
+
+    def __init__(
+        self, transitions: Sequence[Transition], n_frames: int = 1, n_steps: int = 1, gamma: float = 0.99
+    ) -> None:
         if not len(transitions):
             raise ValueError("transitions: got no transitions, expected at least one")
-        check_counts(n_frames=n_frames)
+        check_counts(n_frames=n_frames, n_steps=n_steps)
+        self.last_transitions = transitions
         self.transitions, self.n_frames = transitions, n_frames
         stored = [transition for transition in transitions if isinstance(transition, StoredTransition)]
         if len(stored) == len(transitions) and len({id(transition.table) for transition in stored}) == 1:
             self._gather(stored[0].table, np.array([transition.row for transition in stored]))
         else:
             self._collect()
+        if n_steps > 1:
+            self._sum_rewards(n_steps, gamma)
 
     @classmethod
     def of_rows(cls, transitions: Sequence[Transition], table: Table, rows: Indices, n_frames: int) -> Self:
         """Return a minibatch of some rows of a table, without creating the `transitions`."""
         batch = cls.__new__(cls)
-        batch.transitions, batch.n_frames = transitions, n_frames
+        batch.transitions = batch.last_transitions = transitions
+        batch.n_frames = n_frames
         batch._gather(table, rows)
         return batch
 
@@ -247,6 +273,20 @@ class TransitionMiniBatch(Sequence[Transition]):
         self.rewards, self.next_rewards = _column(each("reward")), _column(each("next_reward"))
         self.terminals = _column(each("terminal"))
 
+    def _sum_rewards(self, n_steps: int, gamma: float) -> None:
+        """Replace next rows and rewards with those after up to `n_steps` steps, which `next_transition` links."""
+        windows = [[*itertools.islice(linked_steps(each), n_steps)] for each in self.transitions]
+        last = TransitionMiniBatch([window[-1] for window in windows], self.n_frames)
+        self.last_transitions = last.transitions
+        self.next_observations, self.next_actions = last.next_observations, last.next_actions
+        self.next_rewards, self.terminals = last.next_rewards, last.terminals
+        sums = _column([sum(gamma**k * step.action_reward for k, step in enumerate(window)) for window in windows])
+        if self.reward_convention == SAME_ROW:
+            self.rewards = sums
+        else:
+            self.next_rewards = sums
+        self._n_steps = _column([len(window) for window in windows])
+
     @never_raising
     def __repr__(self) -> str:
         obs, actions = map_nested(dtype_and_shape, (self.observations, self.actions))
@@ -263,9 +303,22 @@ class TransitionMiniBatch(Sequence[Transition]):
         return len(self)
 
     @property
+    def n_steps(self) -> NDArray[np.float32]:
+        """Number of steps from `observations` to `next_observations`, [B, 1]."""
+        return np.ones((len(self), 1), np.float32) if self._n_steps is None else self._n_steps
+
+    @property
     def action_rewards(self) -> NDArray[np.float32]:
-        """Rewards of the actions, in either reward convention, [B, 1]."""
+        """Rewards of the actions, or their sums over `n_steps`, in either reward convention, [B, 1]."""
         return self.rewards if self.reward_convention == SAME_ROW else self.next_rewards
+
+
+def linked_steps(transition: Transition) -> Iterator[Transition]:
+    """Yield a transition and the later transitions of its episode."""
+    step: Transition | None = transition
+    while step is not None:
+        yield step
+        step = step.next_transition
 
 
 def observations_of(table: Table, rows: Indices, n_frames: int, *, following: bool = False) -> Any:

@@ -6,6 +6,17 @@ Each file is downloaded once, even if several processes need the file. Broken do
 unpickled.
 """
 
-from pfrl_like.datasets.public_sets import get_atari, get_cartpole, get_d4rl, get_minari, get_pendulum, get_pybullet
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.datasets.public_sets import (
+    get_atari,
+    get_cartpole,
+    get_d4rl,
+    get_dataset,
+    get_minari,
+    get_pendulum,
+    get_pybullet,
+)
 
-__all__ = ["get_atari", "get_cartpole", "get_d4rl", "get_minari", "get_pendulum", "get_pybullet"]
+__all__ = [
+    "MDPDataset", "get_atari", "get_cartpole", "get_d4rl", "get_dataset", "get_minari", "get_pendulum", "get_pybullet",
+]  # fmt: skip

@@ -7,7 +7,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -323,6 +323,35 @@ def get_atari(
         arrays["observation"][:, None], arrays["action"], arrays["reward"], arrays["terminal"], discrete_action=True
     )
     return dataset, wrap_deepmind(env, episode_life=False, clip_rewards=False, frame_stack=False)
+
+
+#: Functions whose datasets have names of a form, and the datasets of the package.
+_SETS: Mapping[re.Pattern[str], Callable[..., tuple[MDPDataset, Any]]] = {
+    _D4RL: get_pybullet, _D4RL_PYBULLET: get_pybullet, _NAME: get_d4rl, _ATARI_NAME: get_atari,
+}  # fmt: skip
+_PACKAGED = {"cartpole": get_cartpole, "pendulum": get_pendulum}
+
+
+def get_dataset(env_name: str) -> tuple[MDPDataset, Any]:
+    """Return the dataset with a name, and its environment.
+
+    Args:
+        env_name: "cartpole", "pendulum" (also with the ending "-replay"), or a name that `get_d4rl`, `get_pybullet` or
+            `get_atari` accepts, such as "hopper-medium-v2", "hopper-bullet-mixed-v0" or "breakout-mixed-v0".
+
+    Raises:
+        ValueError: If the name is unknown.
+        DownloadError: If a file cannot be downloaded.
+        CheckpointError: If a file is damaged.
+        MissingDependencyError: If a package that the dataset or the environment needs is not installed.
+    """
+    if make := _PACKAGED.get(env_name.removesuffix("-replay")):
+        return make()
+    for form, get in _SETS.items():
+        if form.fullmatch(env_name):
+            return get(env_name)
+    forms = "hopper-medium-v2 (D4RL), hopper-bullet-mixed-v0 (PyBullet), breakout-mixed-v0 (Atari)"
+    raise ValueError(f"env_name: got {env_name!r}, expected {', '.join(_PACKAGED)}, or a name such as {forms}")
 
 
 def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:

@@ -87,7 +87,7 @@ class MOPO(Estimator):
         ),
     }  # fmt: skip
     predict_value = not_supported("has no values")
-    sample_action = save_policy = fit_online = not_supported("does not act")
+    sample_action = save_policy = fit_online = collect = not_supported("does not act")
 
     learning_rate: float = 1e-3
     eps: float = 1e-8

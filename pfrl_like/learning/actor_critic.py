@@ -224,6 +224,11 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Return the critics, keyed by name, with an ensemble replaced by its members."""
         return members_by_name({name: modules[name] for name in self.critic_arguments})
 
+    @property
+    def q_function(self) -> Any:
+        """The critic, or the first of several. An AttributeError is raised if there is none."""
+        return getattr(self, next(iter(self.critic_arguments), "q_func"))
+
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the next-state values of the targets, an `ActionValue` with one action, and the rewards, [N]."""
         raise NotImplementedError

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from pfrl_like import replay_buffers
 from pfrl_like.columns import as_array
-from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
+from pfrl_like.dataset import Episode, MDPDataset, Transition, TransitionMiniBatch
 from pfrl_like.dataset.episode import as_episodes
+from pfrl_like.dataset.transition import UNSET
 from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.utils.checks import check_action, check_finite, check_observation, check_reward
@@ -177,19 +178,35 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         """Newest transition of the running episode; None at the start of an episode."""
         return self.transitions[-1] if self._columns.running and len(self) else None
 
-    def sample(self, batch_size: int, n_frames: int = 1) -> TransitionMiniBatch:  # type: ignore[override]
+    def sample(  # type: ignore[override]
+        self, batch_size: int, n_frames: int = 1, n_steps: int = 1, gamma: float = 0.99
+    ) -> TransitionMiniBatch:
         """Sample distinct transitions as a minibatch of arrays.
 
         Args:
             batch_size: Number of transitions.
             n_frames: Number of consecutive images that are stacked into one observation.
+            n_steps: Maximum number of steps whose rewards are summed, as in `TransitionMiniBatch`.
+            gamma: Discount factor per step, for sums of several rewards.
 
         Raises:
             ValueError: If `batch_size` is larger than the number of transitions in the buffer.
         """
         check_held("batch_size", batch_size, len(self), "transitions", least=1)
         items, _ = self._draw(batch_size)
-        return TransitionMiniBatch([BufferTransition(self, item) for item in items.tolist()], n_frames)
+        transitions = [BufferTransition(self, item) for item in items.tolist()]
+        return TransitionMiniBatch(transitions, n_frames, n_steps, gamma)
+
+    def to_mdp_dataset(self, *, reward_convention: str | None = None) -> MDPDataset:
+        """Return a dataset with a copy of the steps, as `MDPDataset.from_buffer` does.
+
+        Args:
+            reward_convention: Convention of the dataset, "next_row" or "same_row". If None, "next_row".
+
+        Raises:
+            ValueError: If the buffer is empty, or if the convention is unknown.
+        """
+        return MDPDataset.from_buffer(self, reward_convention=reward_convention)
 
     def size(self) -> int:
         """Return the number of transitions."""
@@ -201,6 +218,10 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             return False
         row, next_row = self._rows(np.array([item, item + 1])).tolist()
         return bool(self._columns.successor[row] == next_row)
+
+
+#: Name of the interface of buffers in d3rlpy. There is one class here.
+Buffer = ReplayBuffer
 
 
 class BufferTransition(Transition):
@@ -220,14 +241,11 @@ class BufferTransition(Transition):
             next_reward=step["reward"], terminal=step["is_state_terminal"],
         )  # fmt: skip
         self._buffer, self._item = buffer, item
+        self._prev = self._next = UNSET
 
-    @property
-    def prev_transition(self) -> Transition | None:
-        return BufferTransition(self._buffer, self._item - 1) if self._buffer._has_next(self._item - 1) else None
-
-    @property
-    def next_transition(self) -> Transition | None:
-        return BufferTransition(self._buffer, self._item + 1) if self._buffer._has_next(self._item) else None
+    def _neighbour(self, distance: int) -> Transition | None:
+        first = min(self._item, self._item + distance)
+        return BufferTransition(self._buffer, self._item + distance) if self._buffer._has_next(first) else None
 
 
 class _Transitions(Sequence[Transition]):

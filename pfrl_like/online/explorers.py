@@ -1,6 +1,7 @@
 """Explorers with d3rlpy's interface; the method `for_actions` returns an equivalent explorer for agents."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ class OnlineExplorer(ABC):
         """Return an action for one observation.
 
         Args:
-            algo: Algorithm with `predict` and, for discrete actions, `action_size_`.
+            algo: Algorithm with `predict`. For discrete actions it also needs `action_size_`, or an `impl` with
+                `action_size`.
             x: The observation, [...], without a batch axis.
             step: Number of steps so far.
         """
@@ -41,6 +43,33 @@ class OnlineExplorer(ABC):
         if space_kind(space) != kind:
             expected = {"discrete": "Discrete", "box": "a Box"}[kind]
             raise TypeError(f"explorer is {type(self).__name__}, which needs actions that are {expected}, got {space}")
+
+
+class ConstantEpsilonGreedy(OnlineExplorer):
+    """Epsilon-greedy exploration with a constant epsilon.
+
+    Args:
+        epsilon: Probability of a random action, sampled uniformly.
+        rng: NumPy generator; None uses the global NumPy generator.
+
+    Raises:
+        ValueError: If `epsilon` is not in [0, 1].
+    """
+
+    def __init__(self, epsilon: float, *, rng: RandomSource = None) -> None:
+        self.epsilon, self.rng = epsilon, rng
+        self._explorer_for(2)  # checks the arguments
+
+    def sample(self, algo: Any, x: Any, step: int = 0) -> Any:
+        """Return an action for one observation."""
+        return int(self._explorer_for(_action_size(algo)).select_action(step, lambda: _greedy(algo, x)))
+
+    def for_actions(self, space: Any) -> explorers.ConstantEpsilonGreedy:
+        self._check(space, "discrete")
+        return self._explorer_for(int(space.n), int(getattr(space, "start", 0)))
+
+    def _explorer_for(self, n: int, start: int = 0) -> explorers.ConstantEpsilonGreedy:
+        return explorers.ConstantEpsilonGreedy(self.epsilon, _random_action(self.rng, n, start), rng=self.rng)
 
 
 class LinearDecayEpsilonGreedy(OnlineExplorer):
@@ -68,22 +97,23 @@ class LinearDecayEpsilonGreedy(OnlineExplorer):
 
     def sample(self, algo: Any, x: Any, step: int) -> Any:
         """Return an action for one observation; `step` is the number of training steps so far."""
-        explorer = self._explorer_for(algo.action_size_)
-        return int(explorer.select_action(step, lambda: _greedy(algo, x)))
+        return int(self._explorer_for(_action_size(algo)).select_action(step, lambda: _greedy(algo, x)))
 
     def for_actions(self, space: Any) -> explorers.LinearDecayEpsilonGreedy:
         self._check(space, "discrete")
         return self._explorer_for(int(space.n), int(getattr(space, "start", 0)))
 
     def _explorer_for(self, n: int, start: int = 0) -> explorers.LinearDecayEpsilonGreedy:
-        source: Any = np.random if self.rng is None else self.rng
+        action = _random_action(self.rng, n, start)
         return explorers.LinearDecayEpsilonGreedy(
-            self.start_epsilon, self.end_epsilon, self.duration, lambda: start + int(source.random() * n), rng=self.rng
+            self.start_epsilon, self.end_epsilon, self.duration, action, rng=self.rng
         )
 
 
 class NormalNoise(OnlineExplorer):
-    """Exploration that adds Gaussian noise to the greedy action, and clips the result to [-1, 1].
+    """Exploration that adds Gaussian noise to an action sampled from the policy, and clips the result to [-1, 1].
+
+    Algorithms without `sample_action` get noise on their greedy actions.
 
     Args:
         mean: Mean of the noise.
@@ -99,8 +129,9 @@ class NormalNoise(OnlineExplorer):
         self._noise = _ShiftedGaussian(mean, std, -1.0, 1.0, rng=rng)
 
     def sample(self, algo: Any, x: Any, *args: Any) -> Any:
-        """Return the greedy action for one observation, with noise added."""
-        return self._noise.select_action(0, lambda: _greedy(algo, x))
+        """Return a sampled action for one observation, with noise added."""
+        sample = getattr(algo, "sample_action", algo.predict)
+        return self._noise.select_action(0, lambda: sample(np.asarray(x)[None])[0])
 
     def for_actions(self, space: Any) -> explorers.AdditiveGaussian:
         self._check(space, "box")
@@ -116,6 +147,18 @@ class _ShiftedGaussian(explorers.AdditiveGaussian):
 
     def _add_noise(self, actions: Any) -> Any:
         return super()._add_noise(actions + np.float32(self.mean))
+
+
+def _random_action(rng: RandomSource, n: int, start: int) -> Callable[[], int]:
+    """Return a function that samples one of n actions from `start` on."""
+    source: Any = np.random if rng is None else rng
+    return lambda: start + int(source.random() * n)
+
+
+def _action_size(algo: Any) -> int:
+    """Return the number of discrete actions of an algorithm, or of its agent `impl`."""
+    size = getattr(algo, "action_size_", None)
+    return int(algo.impl.action_size if size is None else size)
 
 
 def _greedy(algo: Any, x: Any) -> Any:

@@ -1,6 +1,7 @@
 """`check_estimator`: checks of the contracts that every estimator must meet."""
 
 import copy
+import functools
 import os
 import tempfile
 import warnings
@@ -81,9 +82,17 @@ def check_the_constructor_only_stores(make_estimator: MakeEstimator, episodes: A
     require(algo.impl is None, "impl is not None before the estimator was built")
 
 
-def check_unknown_keywords_cause_a_warning(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """Check that the warning about an unknown keyword contains it and the most similar known keyword."""
-    for use in (lambda **kwargs: type(make_estimator())(**kwargs), make_estimator().set_params):
+def check_unknown_keywords_are_reported(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """Check that the warning about an unknown keyword contains it and the most similar known keyword.
+
+    If the class attribute `ignores_unknown` is False, there is a TypeError in place of the warning.
+    """
+    algo = make_estimator()
+    for use in (lambda **kwargs: type(algo)(**kwargs), algo.set_params):
+        if not getattr(algo, "ignores_unknown", True):
+            message = "the unknown keyword bach_size raised no TypeError"
+            require_error(TypeError, message, functools.partial(use, bach_size=3))
+            continue
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             configured = use(bach_size=3)

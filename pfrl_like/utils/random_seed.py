@@ -1,4 +1,4 @@
-"""`set_random_seed`: seeds all global random generators."""
+"""`set_random_seed`, also named `seed`: seeds all global random generators."""
 
 import operator
 import random
@@ -30,3 +30,7 @@ def set_random_seed(seed: Any) -> None:
     random.seed(number)
     np.random.seed(number)
     torch.manual_seed(number)
+
+
+#: Another name of `set_random_seed`, as in d3rlpy; `pfrl_like.seed` is this function.
+seed = set_random_seed

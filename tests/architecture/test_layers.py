@@ -25,7 +25,7 @@ LAYERS = (
     {"agents"},
     {"runs"},
     {"experiments", "debug", "loggers", "metrics", "testing"},
-    {"algos", "online", "ope", "dynamics", "zoo"},
+    {"algos", "base", "online", "ope", "dynamics", "zoo"},
     {"__main__", "cli", "legacy"},
     {"__init__"},
 )
@@ -51,6 +51,8 @@ SIDEWAYS = {
     ("testing", "experiments"),  # whose runs are stopped to see whether agents go on
     ("__main__", "cli"),
     ("implicit_action_value", "action_value"),
+    ("algos", "online"),  # whose buffer `collect` fills, and whose explorers d3rlpy 2 has in `algos`
+    ("base", "algos"),  # another path of the base class
     ("ope", "algos"),  # fitted Q evaluation is built, fitted and saved as estimators are, and evaluates them
     ("dataset", "replay_buffers"),  # it opens what runs have recorded
     ("dynamics", "algos"),  # a model is fitted as algorithms are

@@ -8,8 +8,8 @@ import pytest
 import torch
 from time_parts import run_together
 
-from pfrl_like.context import in_parallel, parallel
-from pfrl_like.gpu import Device
+from pfrl_like.context import disable_parallel, in_parallel, parallel
+from pfrl_like.gpu import Device, get_gpu_count
 
 
 @pytest.fixture
@@ -86,3 +86,13 @@ def test_a_device_names_itself() -> None:
 def test_what_is_no_gpu_is_refused(use_gpu: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="use_gpu|idx"):
         Device.of(use_gpu)
+
+
+def test_copies_stay_where_parallel_is_disabled(two_gpus: None) -> None:
+    assert get_gpu_count() == 2
+    with parallel(), disable_parallel():
+        assert copy.deepcopy(Device(0)) == Device(0) and not in_parallel()
+        with parallel():
+            assert copy.deepcopy(Device(0)) == Device(1)
+        assert not in_parallel()
+    assert not in_parallel()

@@ -19,7 +19,7 @@ from pfrl_like.algos.fitting.saving import ESTIMATORS as ESTIMATORS
 from pfrl_like.algos.fitting.saving import Saving
 from pfrl_like.algos.fitting.spaces import Spaces
 from pfrl_like.augmentation import BatchAugmentation, pipeline_of
-from pfrl_like.batch import Batch
+from pfrl_like.batch import Batch, first_leaf
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NotFittedError
@@ -148,6 +148,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def set_params(self, **params: Any) -> Self:
         """Set hyperparameters; unknown hyperparameters are ignored with a warning that contains the nearest name.
 
+        If the class attribute `ignores_unknown` is False, unknown hyperparameters raise an error with this name.
+
         If the agent is already built, new values of hyperparameters such as learning rates, `gamma` and `tau` apply to
         the agent immediately. If the user assigns a value to an attribute instead, the value applies to the agent at
         the next call of `fit`.
@@ -158,7 +160,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         Raises:
             ValueError: If a value is out of range, or if a hyperparameter such as `n_critics` cannot change because the
                 agent is already built. All hyperparameters stay unchanged.
-            TypeError: If a value has the wrong type. All hyperparameters stay unchanged.
+            TypeError: If a value has the wrong type, or if a hyperparameter is unknown and `ignores_unknown` is False.
+                All hyperparameters stay unchanged.
         """
         before = dict(vars(self))
         try:
@@ -202,12 +205,13 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             ValueError: If a hyperparameter or a shape is out of range. The message contains the value.
             TypeError: If a hyperparameter or a shape has the wrong type. The message contains the value.
         """
-        shape = spaces.shape_of_one(observation_shape)
+        shape = spaces.shape_of_one(observation_shape, self.takes_tuples)
         check_counts(action_size=action_size)
         check_ranges(self)
         spaces.set_scalers(self, spaces.copy_scalers(self, fitted=True))
         self.observation_shape_, self.action_size_ = shape, int(action_size)
         self.impl = self._build_agent(self._stacked_shape, self.action_size_)
+        self.impl.observation_shape, self.impl.action_size = shape, self.action_size_  # which users' explorers read
         self.impl.augment = self._augment()
         self._agent_args = self.get_params(deep=False)
 
@@ -303,7 +307,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             ValueError: If observations or actions have the wrong shape.
         """
         agent, obs, actions = self._agent, self._features(x), self._actions(action)
-        spaces.check_equal_lengths(obs, actions)
+        spaces.check_equal_lengths(first_leaf(obs), actions)
         networks = [
             part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
         ]
@@ -350,7 +354,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def __sklearn_is_fitted__(self) -> bool:
         return self.impl is not None
 
-    def _observations(self, x: Any) -> Array:
+    def _observations(self, x: Any) -> Any:
         return spaces.observations_for(
             x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames
         )

@@ -224,7 +224,8 @@ class RunLog:
             self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv")))
         if training.tensorboard and self.directory is not None:
             try:
-                self._loggers.append(TensorBoardLogger(os.path.join(RUNS, os.path.basename(self.directory))))
+                path = os.path.join(training.tensorboard_dir or "", RUNS, os.path.basename(self.directory))
+                self._loggers.append(TensorBoardLogger(path))
             except MissingDependencyError as error:
                 _LOGGER.warning("%s; in fit, tensorboard=False disables TensorBoard", error)
 

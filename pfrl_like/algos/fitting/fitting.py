@@ -78,6 +78,7 @@ class Fitting:
         logging_steps: int = 500,
         logger_adapter: LoggerAdapterFactory | None = None,
         enable_ddp: bool = False,
+        tensorboard_dir: str | None = None,
     ) -> Self:
         """Train on episodes. If the agent is already built, its training continues.
 
@@ -110,6 +111,7 @@ class Fitting:
             enable_ddp: True to learn in all processes of a `torch.distributed` group, which must have the same
                 episodes; see `data_parallel`. Each minibatch has `batch_size` transitions for each process, and a pass
                 has fewer updates. Only the first process prints and writes files.
+            tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
 
         Returns:
             The estimator itself.
@@ -124,6 +126,20 @@ class Fitting:
         options = {name: value for name, value in locals().items() if name != "self"}
         deque(self._epochs(**options), maxlen=0)
         return self
+
+    def build_with_dataset(self: Any, dataset: Any) -> None:
+        """Build the agent for a dataset, and fit the scalers to the dataset, as `fit` does before the first update.
+
+        If the agent is already built, only check that it matches the dataset.
+
+        Args:
+            dataset: A dataset or a list of episodes.
+
+        Raises:
+            ValueError: If there is no transition, or the data have other shapes than the agent.
+            TypeError: If only one of dataset and algorithm has discrete actions.
+        """
+        self._build_for(TrainingData(dataset, self.batch_size, self.n_frames, self.learns_next_observations))
 
     def fitter(self, *args: Any, **kwargs: Any) -> Iterator[tuple[int, dict[str, float]]]:
         """Return an iterator that trains for one epoch per item. The arguments are the same as in `fit`.
@@ -211,6 +227,7 @@ class Training:
     logdir: str = "d3rlpy_logs"
     verbose: bool = True
     tensorboard: bool = True
+    tensorboard_dir: str | None = None
     first: int = 0
 
     def __post_init__(self) -> None:

@@ -166,7 +166,10 @@ ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Hyperparameters that are True or False.
 FLAGS = frozenset({"bootstrap", "clip_delta", "share_encoder", "soft_q_backup", "use_batch_norm"})
 #: Names, and endings of names, of hyperparameters that are finite numbers of at least 0.
-AT_LEAST_0 = frozenset({"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"})
+AT_LEAST_0 = frozenset({
+    "actor_beta", "alpha", "conservative_weight", "critic_beta", "eps", "eta", "momentum", "regularizing_rate",
+    "vae_kl_weight",
+})  # fmt: skip
 ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")
 #: Hyperparameters that are numbers with other bounds; values are (minimum, maximum) or (minimum,).
 BOUNDS = {"gamma": (0.0, 1.0), "tau": (0.0, 1.0), "target_update_interval": (1.0,)}
@@ -239,13 +242,15 @@ class Hyperparameters:
     A hyperparameter is a public, annotated class attribute with a value. A `ClassVar`, or an attribute whose name ends
     in `_` (a result of fitting), is not a hyperparameter. Each hyperparameter is a keyword-only argument of the
     constructor, and the class attribute is its default. Subclasses inherit hyperparameters and may assign other
-    defaults. Unknown keywords are ignored with a warning that contains the nearest name. Hyperparameters of later
-    d3rlpy versions raise an error.
+    defaults. Unknown keywords are ignored with a warning that contains the nearest name, or raise an error with this
+    name (see `ignores_unknown`). Hyperparameters of later d3rlpy versions raise an error.
 
     Some hyperparameters can be passed as a name, for example "min_max" (see `made_by`). The attribute is then the
     object that is created from the name, and `get_params` returns the name.
     """
 
+    #: True to ignore unknown keywords with a warning. False to raise a TypeError.
+    ignores_unknown: ClassVar[bool] = True
     #: Alternative names of hyperparameters; values are the usual names.
     spellings: ClassVar[Mapping[str, str]] = {}
     #: Hyperparameters of later d3rlpy versions that raise an error; values are the equivalents in this library.
@@ -262,7 +267,8 @@ class Hyperparameters:
         if cls.__init__ is Hyperparameters.__init__:
             keyword, rest = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
             named = cls.defaults().items()
-            parameters = [*(inspect.Parameter(name, keyword, default=default) for name, default in named), rest]
+            parameters = [inspect.Parameter(name, keyword, default=default) for name, default in named]
+            parameters += [rest] * cls.ignores_unknown
         cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -300,15 +306,16 @@ class Hyperparameters:
     def set_params(self, **params: Any) -> Self:
         """Set hyperparameters; unknown hyperparameters are ignored with a warning that contains the nearest name.
 
+        If the class attribute `ignores_unknown` is False, unknown hyperparameters raise an error with this name.
         As in scikit-learn, the name `dynamics__lam` sets the hyperparameter `lam` of the object `dynamics`.
 
         Returns:
             The object itself.
 
         Raises:
-            TypeError: If a hyperparameter exists only in later d3rlpy versions. The message describes the equivalent in
-                this library. No error is raised for a value that describes how this library behaves anyway, such as
-                `n_steps=1`.
+            TypeError: If a hyperparameter is unknown and `ignores_unknown` is False. If a hyperparameter exists only in
+                later d3rlpy versions. The message then describes the equivalent in this library. No error is raised for
+                a value that describes how this library behaves anyway, such as `n_steps=1`.
         """
         known = self.defaults()
         for given in sorted(params, key=lambda name: "__" in name):  # `dynamics` before `dynamics__lam`
@@ -320,12 +327,15 @@ class Hyperparameters:
             if name in known and hasattr(getattr(self, name), "set_params"):
                 getattr(self, name).set_params(**{inner: value})
                 continue
-            unknown, default = f"{type(self).__name__} has no hyperparameter {given!r}, which", _FIXED_VALUES.get(given)
+            unknown, default = f"{type(self).__name__} has no hyperparameter {given!r}", _FIXED_VALUES.get(given)
             if given not in self.later_names:
-                text = f"{unknown} is ignored{checks.nearest_names(given, known)}"
+                nearest = checks.nearest_names(given, known)
+                if not self.ignores_unknown:
+                    raise TypeError(f"{unknown}{nearest}")
+                text = f"{unknown}, which is ignored{nearest}"
                 warnings.warn(text, UserWarning, stacklevel=checks.levels_to_the_caller())
             elif value is not None and not (isinstance(value, type(default)) and value == default):
-                raise TypeError(f"{unknown} later versions of d3rlpy have: {self.later_names[given]}")
+                raise TypeError(f"{unknown}, which later versions of d3rlpy have: {self.later_names[given]}")
         return self
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from gymnasium.spaces import Box
 
+from pfrl_like import online
 from pfrl_like.algos.fitting import spaces
 from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, progress_callbacks, warn_of_hooks
 from pfrl_like.algos.fitting.fitting import Training, state_metrics
@@ -83,6 +84,18 @@ class Collector:
         allowed = None if action_mask is None else Allowed([action_mask])
         return algo_action() if self.explorer is None else self.explorer.select_action(step, algo_action, allowed)
 
+    def base_policy(self, deterministic: bool = False) -> Callable[..., Any]:
+        """Return the algorithm's method `predict` or `sample_action`, whose actions the explorer changes.
+
+        `sample_action` is not used if `deterministic` is True. With an explorer, it is also not used for discrete
+        actions, or if the user overrides only `predict`.
+        """
+        algo, greedy = self.algo, deterministic
+        if self.explorer is not None:
+            only_predict = is_overridden(algo, "predict") and not is_overridden(algo, "sample_action")
+            greedy = greedy or algo.discrete_action or only_predict
+        return algo.predict if greedy else partial(sample_or_predict, algo)
+
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
 
@@ -122,6 +135,21 @@ class Collector:
         self._begin()
 
 
+class PolicyCollector(Collector):
+    """Collector that acts with the methods `predict` and `sample_action`. The arguments are those of `Collector`.
+
+    Attributes:
+        deterministic: True to select greedy actions. False to sample actions, to which explorers of continuous actions
+            add noise. Explorers of discrete actions always get greedy actions.
+    """
+
+    deterministic = False
+
+    def choose(self, obs: Any, action_mask: Any) -> Any:
+        """Return an action of the policy. If there is an explorer, it selects the action, given this action."""
+        return self.explore(self.base_policy(self.deterministic), obs, action_mask, self.steps)
+
+
 class AgentCollector(Collector):
     """Object that acts with an estimator's agent.
 
@@ -158,8 +186,7 @@ class AgentCollector(Collector):
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return a training action."""
         if self._uses_predict:
-            predict = self.algo.predict if self.explorer is not None else partial(sample_or_predict, self.algo)
-            return self.explore(predict, obs, action_mask, self.agent.t)
+            return self.explore(self.base_policy(), obs, action_mask, self.agent.t)
         return self.agent.act(obs, **mask_keyword(action_mask))
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
@@ -186,6 +213,23 @@ def sample_or_predict(algo: Any, obs: Any, **options: Any) -> Any:
 
 class OnlineFitting:
     """Mixin for the online training of estimators."""
+
+    @accept_env_ids("env")
+    def build_with_env(self, env: Any) -> None:
+        """Build the agent for the spaces of an environment, as `fit_online` does before the first step.
+
+        If the agent is already built, only check that it matches the environment.
+
+        Args:
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts, or an environment id such as "Pendulum-v1".
+
+        Raises:
+            NotFittedError: If a scaler is not fitted. Only a "min_max" scaler of actions can be fitted to the spaces.
+            TypeError: If `env` is not an environment, or only one of environment and algorithm has discrete actions.
+            ValueError: If continuous actions are not vectors, observations are not arrays, or the environment has other
+                shapes than the agent.
+        """
+        build_for_env(self, env)
 
     @accept_env_ids("env", "eval_env")
     def fit_online(
@@ -214,6 +258,7 @@ class OnlineFitting:
         n_updates: int = 1,
         random_steps: int = 0,
         callback: Callable[[Any, int, int], Any] | None = None,
+        tensorboard_dir: str | None = None,
     ) -> Self:
         """Train in an environment. If the agent is already built, its training continues.
 
@@ -246,6 +291,7 @@ class OnlineFitting:
             n_updates: Number of updates every `update_interval` steps. Used if `n_steps` is not None.
             random_steps: Number of initial steps with random actions, sampled uniformly from the allowed actions.
             callback: Function called as (estimator, epoch, steps so far) at the end of every epoch.
+            tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
 
         Returns:
             The estimator itself.
@@ -268,7 +314,7 @@ class OnlineFitting:
             algo, experiment_name or f"{type(self).__name__}_online",
             n_epochs * n_steps_per_epoch if n_steps is None else n_steps, n_steps_per_epoch, save_interval,
             show_progress, callback, with_timestamp=with_timestamp, save_metrics=save_metrics, logdir=logdir,
-            verbose=verbose, tensorboard=tensorboard,
+            verbose=verbose, tensorboard=tensorboard, tensorboard_dir=tensorboard_dir,
         )  # fmt: skip
         warn_of_hooks(algo)
         build_for_env(algo, env)
@@ -283,6 +329,55 @@ class OnlineFitting:
         with collector:
             train_online(training, SerialSource(collector, env), updates, eval_env, eval_epsilon, eval_interval)
         return self
+
+    @accept_env_ids("env")
+    def collect(
+        self: Any,
+        env: Any,
+        buffer: Any = None,
+        explorer: Any = None,
+        deterministic: bool = False,
+        n_steps: int = 1000000,
+        show_progress: bool = True,
+    ) -> Any:
+        """Collect data in an environment. If the agent is not built yet, it is built for the environment.
+
+        Args:
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts, or an environment id such as "Pendulum-v1".
+            buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
+                with unstacked observations. If None, a `pfrl_like.online.buffers.ReplayBuffer` of one million
+                transitions is created, whose `to_mdp_dataset` returns a dataset.
+            explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. If None, the policy chooses the
+                actions.
+            deterministic: True to select greedy actions, which an explorer may change. False to sample actions.
+            n_steps: Number of steps.
+            show_progress: True to show a progress bar.
+
+        Returns:
+            The buffer.
+
+        Raises:
+            ValueError: If a number is out of range, or the algorithm does not match the environment.
+            TypeError: If `buffer` is not a replay buffer, if the algorithm's actions are discrete but those of the
+                environment or explorer are not, or the reverse, or if the environment masks actions and the algorithm
+                does not support masks.
+        """
+        check_counts(n_steps=n_steps)
+        self.build_with_env(env)
+        buffer = online.buffers.ReplayBuffer(1_000_000, env) if buffer is None else checked_buffer(buffer, 1)
+        collect_steps(self, env, buffer, explorer, deterministic, n_steps, show_progress)
+        return buffer
+
+
+def collect_steps(
+    algo: Any, env: Any, buffer: Any, explorer: Any, deterministic: bool, n_steps: int, show_progress: bool
+) -> None:
+    """Store the steps of an algorithm in a buffer. The arguments are those of `OnlineFitting.collect`."""
+    collector = PolicyCollector(algo, buffer, explorer, as_gymnasium(env).action_space)
+    collector.deterministic = deterministic
+    clock = Clock(n_steps)
+    with progress_callbacks(clock, show_progress) as bar:
+        run(SerialSource(collector, env, cuts_off_at_end=True), clock, bar)
 
 
 def train_online(

@@ -291,7 +291,7 @@ class Saving:
         """Create an estimator with the hyperparameters of a `params.json`, and build its agent.
 
         The estimator can then load a model. `Estimator.from_json` returns an estimator of the class that is named in
-        the file.
+        the file. If the file names no class, the estimator has the class on which the method is called.
 
         Args:
             fname: Path of the file.
@@ -310,7 +310,7 @@ class Saving:
 
     @classmethod
     def _from_params(cls, fname: Any, params: dict[str, Any], use_gpu: Any) -> Self:
-        name = params.get("algorithm")
+        name = params.get("algorithm", cls.__name__)
         kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
             expected = f"{cls.__name__}{' or of an imported class' if kind is None else ''}"

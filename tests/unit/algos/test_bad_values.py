@@ -1,5 +1,6 @@
 """Hyperparameters and data that cannot be: errors that say which, what came and what was expected."""
 
+import inspect
 import json
 import warnings
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_of_no_observation_there_is_no_action_and_no_value(name: str) -> None:
     actions = made.predict(none)
     one = made.predict(np.zeros((1, 4), np.float32))
     assert actions.shape == (0, *one.shape[1:]) and actions.dtype == one.dtype
-    if not name.endswith("BC"):
+    if name not in {"BC", "DiscreteBC"}:
         assert made.predict_value(none, actions).shape == (0,)
     if name not in {"BC", "DiscreteBC", "BCQ"}:
         assert made.sample_action(none).shape == actions.shape
@@ -103,6 +104,19 @@ def test_what_a_file_tells_that_cannot_be_is_damage_of_the_file(name: str, tmp_p
                     assert str(path) in str(error)
                     refused.add(param)
     assert params.keys() - refused <= {"use_gpu", "dynamics"}
+
+
+def test_an_unknown_hyperparameter_of_a_strict_estimator_raises_an_error_with_the_nearest_name() -> None:
+    strict: Any = type("Strict", (algos.DQN,), {"ignores_unknown": False})
+    del ESTIMATORS["Strict"]
+    assert "kwargs" not in inspect.signature(strict).parameters
+    made = strict()
+    for use in (strict, made.set_params):
+        with pytest.raises(TypeError, match="Strict has no hyperparameter 'gama'; the nearest is 'gamma'$"):
+            use(gama=0.5, learning_rate=0.1)
+        with pytest.raises(TypeError, match="'q_func_factory', which later versions of d3rlpy have"):
+            use(q_func_factory="qr")
+    assert made.learning_rate == algos.DQN.learning_rate
 
 
 def test_a_rate_that_there_are_several_of_is_told_with_all_their_names() -> None:
@@ -147,17 +161,17 @@ def test_a_file_in_the_place_of_the_log_is_refused_before_training(inner: str, t
 
 
 def test_an_agent_without_an_estimator_is_told_where_it_is() -> None:
-    with pytest.raises(AttributeError, match=r"'TD3PlusBC': it is an agent .* pfrl_like.agents.TD3PlusBC"):
-        algos.TD3PlusBC  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'CrossQ': it is an agent .* pfrl_like.agents.CrossQ"):
+        algos.CrossQ  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'$"):
         algos.Nothing  # noqa: B018
 
 
 def test_an_import_of_a_name_of_d3rlpy_is_told_the_name_here() -> None:
-    with pytest.raises(ImportError, match=r"it is an agent without an estimator, pfrl_like.agents.TD3PlusBC$"):
-        from pfrl_like.algos import TD3PlusBC  # noqa: F401
-    with pytest.raises(ImportError, match=r"'CalQLConfig': it is an agent .* pfrl_like.agents.CalQL$"):
-        from pfrl_like.algos import CalQLConfig  # noqa: F401
+    with pytest.raises(ImportError, match=r"it is an agent without an estimator, pfrl_like.agents.CrossQ$"):
+        from pfrl_like.algos import CrossQ  # noqa: F401
+    with pytest.raises(ImportError, match=r"'CrossQConfig': it is an agent .* pfrl_like.agents.CrossQ$"):
+        from pfrl_like.algos import CrossQConfig  # noqa: F401
     with pytest.raises(ImportError, match=r"'DQNConfig'; the nearest is 'DQN'$"):
         from pfrl_like.algos import DQNConfig  # noqa: F401
 

@@ -213,3 +213,11 @@ def test_a_pipeline_comes_back_from_json() -> None:
     assert list(again) == list(pipeline) and repr(again) == repr(pipeline)
     with pytest.raises(TypeError, match="the pipeline contains .*, expected only Augmentation objects"):
         own.AugmentationPipeline([np.negative]).describe()
+
+
+def test_a_pipeline_can_be_extended() -> None:
+    pipeline = own.AugmentationPipeline(["random_shift"])
+    pipeline.append("intensity")
+    assert [*map(type, pipeline)] == [own.RandomShift, own.Intensity]
+    with pytest.raises(ValueError, match="intensity"):
+        pipeline.append("intensitty")

@@ -14,6 +14,7 @@ import pytest
 from file_server import FileServer, served
 
 from pfrl_like import datasets
+from pfrl_like.datasets import public_sets
 from pfrl_like.datasets.public_sets import cache_directory
 from pfrl_like.errors import CheckpointError, DownloadError, MissingDependencyError
 
@@ -271,3 +272,22 @@ def test_the_directory_is_that_of_the_argument_then_the_environment_then_the_use
     monkeypatch.setenv("PFRL_LIKE_DATA", str(tmp_path / "data"))
     assert cache_directory() == tmp_path / "data"
     assert cache_directory(tmp_path / "own") == tmp_path / "own"
+
+
+@pytest.mark.parametrize(("name", "get"), [
+    ("hopper-medium-v2", "get_d4rl"), ("hopper-bullet-mixed-v0", "get_pybullet"),
+    ("bullet-hopper-medium-v0", "get_pybullet"), ("space-invaders-epoch-7-v0", "get_atari"),
+])  # fmt: skip
+def test_a_name_says_where_its_dataset_is(name: str, get: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {form: each.__name__ for form, each in public_sets._SETS.items()}
+    for form, function in known.items():
+        monkeypatch.setitem(public_sets._SETS, form, lambda env_name, function=function: (function, env_name))
+    assert datasets.get_dataset(name) == (get, name)
+
+
+def test_the_sets_of_the_package_have_names() -> None:
+    dataset, env = datasets.get_dataset("cartpole-replay")
+    assert isinstance(dataset, datasets.MDPDataset) and env.spec.id == "CartPole-v1"
+    assert not datasets.get_dataset("pendulum")[0].is_action_discrete()
+    with pytest.raises(ValueError, match="env_name: got 'cartpole-random', expected cartpole, pendulum, or a name"):
+        datasets.get_dataset("cartpole-random")

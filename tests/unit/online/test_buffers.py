@@ -5,7 +5,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from pfrl_like import replay_buffers
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.online.buffers import ReplayBuffer
+from pfrl_like.online.buffers import Buffer, ReplayBuffer
 
 
 class Env:
@@ -265,3 +265,24 @@ def test_what_a_row_may_not_hold_is_not_changed_into(changes: dict[str, object],
     buffer.memory[0][0].update(action=2, reward=5.0, next_state=np.full(1, 9, np.float32))
     assert (buffer.transitions[0].action, buffer.transitions[0].next_reward) == (2, 5.0)
     assert buffer.transitions[1].observation == 1
+
+
+def test_rewards_of_several_steps_are_summed() -> None:
+    batch = filled().sample(3, n_steps=2, gamma=0.5)
+    order = batch.observations[:, 0].argsort()
+    assert batch.next_rewards[order].tolist() == [[20], [20], [60]]
+    assert batch.terminals[order].tolist() == [[1], [1], [0]]
+
+
+def test_links_that_the_user_sets_stay() -> None:
+    step = filled().transitions[0]
+    assert step.next_transition is not None
+    step.next_transition = None
+    assert step.next_transition is None and step.prev_transition is None
+
+
+def test_it_becomes_a_dataset() -> None:
+    buffer = ReplayBuffer(10, Env(), episodes())
+    data = buffer.to_mdp_dataset(reward_convention="same_row")
+    assert [len(episode) for episode in data] == [2, 1] and data.reward_convention == "same_row"
+    assert buffer.to_mdp_dataset().reward_convention == "next_row" and isinstance(buffer, Buffer)

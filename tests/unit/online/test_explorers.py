@@ -1,9 +1,12 @@
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from pfrl_like import explorers
-from pfrl_like.online.explorers import LinearDecayEpsilonGreedy, NormalNoise
+from pfrl_like import algos, explorers
+from pfrl_like.online.explorers import ConstantEpsilonGreedy, LinearDecayEpsilonGreedy, NormalNoise
 
 
 class Algo:
@@ -72,8 +75,35 @@ def test_the_global_stream_is_the_default() -> None:
     [
         (LinearDecayEpsilonGreedy, {"start_epsilon": 2}), (LinearDecayEpsilonGreedy, {"end_epsilon": -1}),
         (LinearDecayEpsilonGreedy, {"duration": -1}), (NormalNoise, {"std": -1}),
+        (ConstantEpsilonGreedy, {"epsilon": 1.5}),
     ],
 )  # fmt: skip
 def test_numbers_out_of_range_are_refused(kind: type, options: dict) -> None:
     with pytest.raises(ValueError, match="epsilon|decay_steps|scale"):
         kind(**options)
+
+
+def test_a_constant_epsilon_stays() -> None:
+    explorer = ConstantEpsilonGreedy(0.2, rng=np.random.default_rng(0))
+    drawn = [explorer.sample(Algo(3), OBS, step) for step in range(2000)]
+    assert np.bincount(drawn) / 2000 == pytest.approx([0.05, 0.05, 0.05, 0.85], abs=0.03)
+    made = explorer.for_actions(Discrete(3, start=2))
+    assert made.compute_epsilon(10**6) == 0.2 and {made.random_action_func() for _ in range(100)} == {2, 3, 4}
+    assert ConstantEpsilonGreedy is algos.ConstantEpsilonGreedy
+
+
+@pytest.mark.parametrize("make", [ConstantEpsilonGreedy, LinearDecayEpsilonGreedy])
+def test_the_number_of_actions_may_stand_in_impl(make: Any) -> None:
+    class Old(Algo):
+        action_size_ = None
+        impl = SimpleNamespace(action_size=2)
+
+    assert {make(1.0).sample(Old(3), OBS, 0) for _ in range(50)} == {0, 1}
+
+
+def test_noise_is_added_to_samples() -> None:
+    class Random(Algo):
+        def sample_action(self, x: np.ndarray) -> np.ndarray:
+            return np.float32([[0.5, -0.5]])
+
+    assert NormalNoise(0.25, 0.0).sample(Random([0.0, 0.0]), OBS).tolist() == [0.75, -0.25]
