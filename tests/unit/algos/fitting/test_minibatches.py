@@ -69,10 +69,10 @@ def test_what_is_no_minibatch_is_refused() -> None:
     for changes, text in (
         ({"action": batch.action[:8]}, "batch has 8 actions, expected 16"),
         ({"action": "left"}, "action: got str, expected an array of real numbers"),
-        ({"obs": {"image": batch.obs}}, r"batch has observations of shape \(\), expected \(n, 4\) with n = 16"),
+        ({"obs": {"image": batch.obs}}, r"of shape {'image': \(16, 4\)}, expected \(n, 4\) with n = 16"),
         ({"obs": batch.obs[:8]}, r"batch has observations of shape \(8, 4\), expected \(n, 4\) with n = 16"),
         ({"next_obs": batch.next_obs[:, :3]}, r"batch has next observations of shape \(16, 3\)"),
-        ({"next_obs": None}, r"batch has next observations of shape \(\), expected \(n, 4\)"),
+        ({"next_obs": None}, r"batch has next observations of shape None, expected \(n, 4\)"),
     ):
         with pytest.raises(ValueError, match=text):
             made.update(0, 0, batch.replace(**changes))
