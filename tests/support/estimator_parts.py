@@ -13,7 +13,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 #: Networks small enough for tests.
 SMALL: dict[str, Any] = {"batch_size": 16, "encoder_params": {"hidden_units": [16]}}
 #: The same for estimators whose updates are many steps, or are made of many actions.
-FEW: dict[str, Any] = {"n_actor_updates": 3, "n_critic_updates": 2, "n_action_samples": 4}
+FEW: dict[str, Any] = {"n_actor_updates": 3, "n_critic_updates": 2, "n_action_samples": 4, "warmup_steps": 3}
 #: Arguments of `fit` that leave nothing behind.
 QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress": False}
 

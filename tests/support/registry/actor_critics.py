@@ -74,7 +74,7 @@ def actor_critic(entry: Entry, case: pair_base.Case, critics: list[nn.Module], f
         options["explorer"] = pair_base.EXPLORERS[case["explorer"]](
             functools.partial(pair_base.draw, pair_base.policy_space(case))
         )
-    if entry.kind is agents.IQL:
+    if issubclass(entry.kind, agents.IQL):
         value = network_parts.make_value(pair_base.of_networks(case))
         options |= {"v_func": value, "v_func_optimizer": pair_base.adam(value)}
     if entry.kind is agents.REDQ:
@@ -115,7 +115,7 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
     critics = [critic_of_pairs("numbers", remembering) for _ in range(1 if kind is agents.DDPG else 2)]
     if kind is agents.TQC:
         critics = [critic_of_pairs("quantiles", recurrent) for _ in range(2)]
-    if kind in (agents.DiscreteSAC, agents.DiscreteFittedQEvaluation):
+    if kind in (agents.DiscreteSAC, agents.DiscreteFittedQEvaluation, agents.DiscreteIQL):
         policy = discrete_policy(recurrent)
         critics = [network_parts.make_q_function("expected", recurrent, obs_size=4) for _ in range(2)]
     common = pair_base.of_replay(entry.kind, recurrent)
@@ -125,7 +125,7 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
         common |= {"explorer": ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2))}
     elif not weighted:
         common |= {"explorer": AdditiveGaussian(0.1, low=-1.0, high=1.0)}
-    if kind is agents.IQL:
+    if issubclass(kind, agents.IQL):
         v_func = value_of_states(recurrent)
         common |= {"v_func": v_func, "v_func_optimizer": pair_base.sgd(v_func)}
     if issubclass(kind, agents.FittedQEvaluation):
@@ -287,6 +287,7 @@ SOFT = dataclasses.replace(EXPLORING, effects=OF_SAC)
 WEIGHTED = dataclasses.replace(EXPLORING, effects=OF_WEIGHTED)
 EVALUATING = dataclasses.replace(EXPLORING, effects=OF_FQE)
 DISCRETE_SOFT = dataclasses.replace(SOFT, make=make_discrete, misfits=discrete_misfits)
+DISCRETE_WEIGHTED = dataclasses.replace(DISCRETE_SOFT, effects=OF_WEIGHTED)
 DISCRETE_EVALUATING = dataclasses.replace(DISCRETE_SOFT, effects=OF_FQE)
 
 # Agents
@@ -346,6 +347,7 @@ ENTRIES = (
     Entry(agents.AWAC, WEIGHTED, PARTS, FURTHER, fits=DENSE),
     Entry(agents.CRR, WEIGHTED, PARTS, FURTHER, fits=DENSE, options={"n_action_samples": 2}, effects=CRR),
     Entry(agents.IQL, WEIGHTED, PARTS, FURTHER, fits=DENSE, effects=IQL),
+    Entry(agents.DiscreteIQL, DISCRETE_WEIGHTED, DISCRETE_PARTS, fits=SOFTMAX, effects={**IQL, **BURN_IN}),
     Entry(agents.FittedQEvaluation, EVALUATING, PARTS, fits=ANY_HEAD, options={"target_update_interval": 4}),
     Entry(agents.DiscreteSAC, DISCRETE_SOFT, DISCRETE_PARTS, fits=SOFTMAX, options=ENTROPY, effects=BURN_IN),
     Entry(
