@@ -6,17 +6,21 @@ from pfrl_like.algos.awr import AWR, DiscreteAWR
 from pfrl_like.algos.bc import BC, DiscreteBC
 from pfrl_like.algos.bcq import BCQ, BEAR, DiscreteBCQ
 from pfrl_like.algos.ddpg import DDPG, TD3
+from pfrl_like.algos.decision_transformer import DecisionTransformer, DiscreteDecisionTransformer
 from pfrl_like.algos.discrete_iql import DiscreteIQL
 from pfrl_like.algos.dqn import DQN, DiscreteCQL, DoubleDQN
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.off_policy_rl_algorithm import EpochDDPG, EpochDQN, OffPolicyRLAlgorithm
 from pfrl_like.algos.plas import PLAS, PLASWithPerturbation
+from pfrl_like.algos.ppo import PPO
+from pfrl_like.algos.random_policy import DiscreteRandomPolicy, RandomPolicy
 from pfrl_like.algos.sac import AWAC, CQL, SAC
 
 __all__ = [
-    "AWAC", "AWR", "BC", "BCQ", "BEAR", "CQL", "DDPG", "DQN", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ",
-    "DiscreteCQL", "DiscreteIQL", "DoubleDQN", "EpochDDPG", "EpochDQN", "Estimator", "OffPolicyRLAlgorithm", "PLAS",
-    "PLASWithPerturbation", "SAC", "TD3",
+    "AWAC", "AWR", "BC", "BCQ", "BEAR", "CQL", "DDPG", "DQN", "DecisionTransformer", "DiscreteAWR", "DiscreteBC",
+    "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer", "DiscreteIQL", "DiscreteRandomPolicy", "DoubleDQN",
+    "EpochDDPG", "EpochDQN", "Estimator", "OffPolicyRLAlgorithm", "PLAS", "PLASWithPerturbation", "PPO",
+    "RandomPolicy", "SAC", "TD3",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers would accept every name
