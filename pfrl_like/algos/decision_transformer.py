@@ -1,5 +1,6 @@
 """Estimators of Decision Transformers."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -13,6 +14,7 @@ from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES
 from pfrl_like.algos.fitting.minibatches import TrainingData
 from pfrl_like.algos.fitting.networks import adam
 from pfrl_like.algos.fitting.unsupported import NoValues
+from pfrl_like.batch import Batch
 from pfrl_like.dataset.selection import SelectedSequences
 from pfrl_like.distributions import mode_of
 from pfrl_like.nn import ReturnConditionedTransformer
@@ -120,12 +122,8 @@ class DecisionTransformer(NoValues, Estimator):
         **LATER_NAMES,
         **dict.fromkeys(["attn_dropout", "embed_dropout", "resid_dropout"], "use dropout, which applies to all layers"),
         **dict.fromkeys(["max_timestep", "position_encoding_type"], "positions are indices in the sequence"),
-        **dict.fromkeys(
-            ["activation_type", "embed_activation_type"], "the layers are fixed"
-        ),
-        **dict.fromkeys(
-            ["final_tokens", "warmup_tokens"], "the learning rate is constant"
-        ),
+        **dict.fromkeys(["activation_type", "embed_activation_type"], "the layers are fixed"),
+        **dict.fromkeys(["final_tokens", "warmup_tokens"], "the learning rate is constant"),
     }
 
     batch_size = 64
@@ -158,10 +156,18 @@ class DecisionTransformer(NoValues, Estimator):
         """Return the last layers of the network."""
         return nn.Sequential(nn.Linear(size, action_size), nn.Tanh(), DeterministicHead())
 
-    def _training_data(self, episodes: Any) -> TrainingData:
+    def _check_fixed(self) -> None:
+        """Raise an error if a hyperparameter has a value that does not work with sequences."""
         for name, (value, instead) in _FIXED.items():
             if (given := getattr(self, name)) != value:
                 raise ValueError(f"{name} is {given!r:.80}, but {type(self).__name__} needs {value}: use {instead}")
+
+    def _augment(self) -> Callable[[Batch], Batch] | None:
+        self._check_fixed()
+        return super()._augment()
+
+    def _training_data(self, episodes: Any) -> TrainingData:
+        self._check_fixed()
         data = super()._training_data(episodes)
         data.source = SelectedSequences(episodes, self.context_size)
         return data

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from estimator_parts import ALL, FEW, QUIET, SMALL, make, vectors
+from estimator_parts import ALL, FEW, QUIET, SEQUENTIAL, SMALL, make, vectors
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS
@@ -22,6 +22,8 @@ KEPT = {
 #: The same of some estimators alone: a policy without regularisation has no layer for it, one critic no ensemble.
 KEPT_BY = {
     "BCQ": {"n_action_samples", "action_flexibility"}, "TD3": {"regularizing_rate"},
+    "PLASWithPerturbation": {"action_flexibility"},
+    **dict.fromkeys(SEQUENTIAL, {"context_size", "n_augmentations", "num_heads", "num_layers"}),
     **dict.fromkeys(["DQN", "DoubleDQN", "DiscreteCQL", "DiscreteBCQ"], {"bootstrap"}),
 }  # fmt: skip
 OTHER: dict[str, Any] = {
