@@ -34,6 +34,7 @@ def test_actions_are_decoded_from_latent_vectors() -> None:
     for bound, expected in ((2.0, [0.1, 0.2]), (4.0, [0.2, 0.4])):
         action = LatentPolicy(HALF, TENTH, bound)(OBS).mode
         torch.testing.assert_close(action, torch.tensor(expected).unsqueeze(1))
+    assert make(latent_bound=3.0)._latent_policy.bound == 3.0
 
 
 def test_decoded_actions_are_perturbed() -> None:

@@ -1,5 +1,6 @@
 """Actor-critics with replay: DDPG, TD3, SAC, their kin, and those of their algorithms that learn offline."""
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from registry.effects import (
     anew,
     begun_anew,
     learnt,
+    multiplied,
     not_compiled,
     not_recurrent,
     of_critics,
@@ -146,7 +148,8 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
         }
         return {"policy": policy, **named, "target_update_interval": 5, **common}
     named = {f"q_func{i}": critic for i, critic in enumerate(critics, 1)}
-    optimizers = {f"{name}_optimizer": pair_base.sgd(critic) for name, critic in named.items()}
+    lr = 0.01 if kind is agents.DiscreteIQL else 0.05  # its error is not halved
+    optimizers = {f"{name}_optimizer": pair_base.sgd(critic, lr=lr) for name, critic in named.items()}
     return {"policy": policy, **named, "policy_optimizer": pair_base.sgd(policy), **optimizers, **common}
 
 
@@ -280,6 +283,9 @@ IQL: Table = {
     "max_weight": learnt(0.5, IMITATING + "iqls_weights_are_those_of_q_over_v"),
 }  # fmt: skip
 
+#: A third critic of other signs, which is often the least one.
+LOWER = Made(lambda all: [multiplied(copy.deepcopy(all["q_func1"]), -1.0)])
+
 # Families
 
 EXPLORING = Family(arguments, OF_EXPLORING, 4, make, misfits, pair_base.policy_space)
@@ -347,7 +353,12 @@ ENTRIES = (
     Entry(agents.AWAC, WEIGHTED, PARTS, FURTHER, fits=DENSE),
     Entry(agents.CRR, WEIGHTED, PARTS, FURTHER, fits=DENSE, options={"n_action_samples": 2}, effects=CRR),
     Entry(agents.IQL, WEIGHTED, PARTS, FURTHER, fits=DENSE, effects=IQL),
-    Entry(agents.DiscreteIQL, DISCRETE_WEIGHTED, DISCRETE_PARTS, fits=SOFTMAX, effects={**IQL, **BURN_IN}),
+    Entry(
+        agents.DiscreteIQL, DISCRETE_WEIGHTED, DISCRETE_PARTS, fits=SOFTMAX,
+        effects={
+            **IQL, **BURN_IN, "further_q_funcs": dataclasses.replace(OF_WEIGHTED["further_q_funcs"], value=LOWER)
+        },
+    ),
     Entry(agents.FittedQEvaluation, EVALUATING, PARTS, fits=ANY_HEAD, options={"target_update_interval": 4}),
     Entry(agents.DiscreteSAC, DISCRETE_SOFT, DISCRETE_PARTS, fits=SOFTMAX, options=ENTROPY, effects=BURN_IN),
     Entry(

@@ -31,7 +31,7 @@ from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE
 from pfrl_like.policies import SoftmaxCategoricalHead
 from registry import value_agents
 from registry.actor_critics import DENSE, OF_EXPLORING, OF_SAC
-from registry.effects import anew, learnt, no_effect, not_recurrent, slower
+from registry.effects import ONE_REGION, anew, learnt, no_effect, not_recurrent, slower
 from registry.entry import Entry, Family, Table
 
 BCQ = "golden/test_bcq.py::test_"
@@ -175,16 +175,16 @@ OF_BEAR: Table = {
 # PLAS
 
 
-def parts_of_plas(kind: Any, obs_size: int) -> Arguments:
+def parts_of_plas(kind: Any, obs_size: int, recurrent: bool = False) -> Arguments:
     """The networks of PLAS beside the critics."""
-    policy = nn.Sequential(nn.Linear(obs_size, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, LATENT), nn.Tanh())
+    policy = in_a_row(recurrent, *features(recurrent, obs_size), nn.Linear(HIDDEN, LATENT), nn.Tanh())
     perturbation = nn.Sequential(of_pairs(obs_size + N_ACTIONS, N_ACTIONS), nn.Tanh())
     own = {"perturbation": perturbation} if kind is agents.PLASWithPerturbation else {}
     return {"policy": policy, "imitator": make_vae(obs_size), **own}
 
 
 def make_plas(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
-    parts = parts_of_plas(entry.kind, OBS)
+    parts = parts_of_plas(entry.kind, OBS, pair_base.of_networks(case))
     options: Arguments = {"rl_start_step": 2}
     critics, of_critics = make_critics(case, options)
     policy = parts.pop("policy")
@@ -212,9 +212,17 @@ OF_PLAS: Table = {
     "latent_bound": Effect(0.5, "parameters evaluation", held_by=PLAS + "actions_are_decoded_from_latent_vectors"),
     "beta": learnt(5.0, BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
     "rl_start_step": learnt(6, PLAS + "the_imitator_learns_first_and_then_stays_as_it_is"),
+}
+OF_PERTURBED_PLAS: Table = {
+    **OF_PLAS,
     "perturbation": anew("perturbation"),
     "action_flexibility": learnt(0.5, PLAS + "decoded_actions_are_perturbed"),
-}
+    "policy_optimizer": learnt(Made(lambda all: pair_base.sgd(all["policy"], all["perturbation"], lr=1e-3))),
+    "compile": Effect(
+        True, refused="Adadelta", held_by=ONE_REGION,
+        given={"policy_optimizer": Made(lambda all: pair_base.adadelta(all["policy"], all["perturbation"]))},
+    ),
+}  # fmt: skip
 
 # Agents
 
@@ -232,10 +240,10 @@ ENTRIES = (
     ),
     *(
         Entry(
-            kind, Family(of_plas, OF_PLAS, 4, make_plas, misfits, lambda case: BOX),
+            kind, Family(of_plas, effects, 4, make_plas, misfits, lambda case: BOX),
             {"q_func": CRITICS, **SURROUNDINGS, "n_critics": (2, 3)},
         )
-        for kind in (agents.PLAS, agents.PLASWithPerturbation)
+        for kind, effects in ((agents.PLAS, OF_PLAS), (agents.PLASWithPerturbation, OF_PERTURBED_PLAS))
     ),
     Entry(
         agents.DiscreteBCQ,
