@@ -49,18 +49,37 @@ class Encoder(nn.Module):
         return out
 
 
+class TupleEncoder(Encoder):
+    """Module from observations that are tuples, or pairs (observation, action), to features [B, feature_size].
+
+    Args:
+        parts: One encoder for each element of the tuple. The result is their features, one after the other.
+    """
+
+    def __init__(self, parts: Sequence[Encoder]) -> None:
+        size = sum(part.feature_size for part in parts)
+        super().__init__(None, nn.ModuleList(parts), size, parts[0].takes_action, None)
+
+    def forward(self, x: Any) -> Tensor:
+        """Return the features, [B, feature_size]."""
+        obs, *action = x if self.takes_action else (x,)
+        pairs = zip(self.head, obs, strict=True)  # type: ignore[call-overload]  # a list of encoders
+        return torch.cat([encoder((part, *action) if action else part) for encoder, part in pairs], dim=-1)
+
+
 def make_encoder(
-    observation_shape: Sequence[int],
+    observation_shape: Sequence[Any],
     encoder_params: Mapping[str, Any] | None = None,
     *,
     action_size: int = 0,
     use_batch_norm: bool = False,
     scaler: Scaler | None = None,
 ) -> Encoder:
-    """Make an encoder for vectors or for images.
+    """Make an encoder for vectors, for images, or for tuples of these.
 
     Args:
-        observation_shape: (n,), or (channels, height, width).
+        observation_shape: (n,), or (channels, height, width), or a tuple of such shapes. For a tuple, `encoder_params`
+            may contain the keys for vectors and the keys for images, and `scaler` must be None.
         encoder_params: Sizes of the layers. The key for vectors is "hidden_units", the sizes of the linear layers. The
             keys for images are "filters", a list of (channels, kernel size, stride) of the convolutions, and
             "feature_size", the size of the linear layer after the convolutions.
@@ -71,10 +90,15 @@ def make_encoder(
 
     Raises:
         ValueError: If the shape is not (n,) or (channels, height, width), if a key is unknown (the message contains the
-            most similar key), if a value is out of range, or if images are too small for the convolutions.
+            most similar key), if a value is out of range, if images are too small for the convolutions, or if there is
+            a scaler for tuples.
         TypeError: If `encoder_params` is not a dict, or if a value has the wrong type.
     """
     shape = tuple(observation_shape)
+    if shape and isinstance(shape[0], Sequence):
+        return _tuple_encoder(
+            shape, encoder_params or {}, scaler, action_size=action_size, use_batch_norm=use_batch_norm
+        )
     if len(shape) not in (1, 3):
         raise ValueError(f"observation_shape is {shape}, expected (n,) or (channels, height, width)")
     defaults = VECTOR_PARAMS if len(shape) == 1 else PIXEL_PARAMS
@@ -85,6 +109,16 @@ def make_encoder(
     body, size = _convolutions(shape, params["filters"], use_batch_norm)
     head = _linear_layers([size + action_size, params["feature_size"]], use_batch_norm)
     return Encoder(body, head, params["feature_size"], bool(action_size), scaler)
+
+
+def _tuple_encoder(shapes: Sequence[Any], params: Mapping[str, Any], scaler: Scaler | None, **options: Any) -> Encoder:
+    if scaler is not None:
+        raise ValueError(f"scaler is {scaler!r:.80}, but observations are tuples of shapes {shapes}: expected None")
+    encoders = []
+    for shape in shapes:
+        others = PIXEL_PARAMS if len(shape) == 1 else VECTOR_PARAMS
+        encoders.append(make_encoder(shape, {k: v for k, v in params.items() if k not in others}, **options))
+    return TupleEncoder(encoders)
 
 
 def _checked(params: Any, known: Mapping[str, Any], shape: tuple[int, ...]) -> Mapping[str, Any]:

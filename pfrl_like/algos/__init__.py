@@ -5,22 +5,29 @@ from typing import TYPE_CHECKING, Any
 from pfrl_like.algos.awr import AWR, DiscreteAWR
 from pfrl_like.algos.bc import BC, DiscreteBC
 from pfrl_like.algos.bcq import BCQ, BEAR, DiscreteBCQ
+from pfrl_like.algos.cal_ql import COMBO, CalQL
+from pfrl_like.algos.crr import CRR
 from pfrl_like.algos.ddpg import DDPG, TD3
 from pfrl_like.algos.decision_transformer import DecisionTransformer, DiscreteDecisionTransformer
 from pfrl_like.algos.discrete_iql import DiscreteIQL
+from pfrl_like.algos.discrete_sac import DiscreteSAC
 from pfrl_like.algos.dqn import DQN, DiscreteCQL, DoubleDQN
+from pfrl_like.algos.edac import EDAC, SACN
 from pfrl_like.algos.fitting.base import Estimator
+from pfrl_like.algos.iql import IQL
 from pfrl_like.algos.off_policy_rl_algorithm import EpochDDPG, EpochDQN, OffPolicyRLAlgorithm
 from pfrl_like.algos.plas import PLAS, PLASWithPerturbation
 from pfrl_like.algos.ppo import PPO
 from pfrl_like.algos.random_policy import DiscreteRandomPolicy, RandomPolicy
 from pfrl_like.algos.sac import AWAC, CQL, SAC
+from pfrl_like.algos.td3_plus_bc import ReBRAC, TD3PlusBC
 
 __all__ = [
-    "AWAC", "AWR", "BC", "BCQ", "BEAR", "CQL", "DDPG", "DQN", "DecisionTransformer", "DiscreteAWR", "DiscreteBC",
-    "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer", "DiscreteIQL", "DiscreteRandomPolicy", "DoubleDQN",
-    "EpochDDPG", "EpochDQN", "Estimator", "OffPolicyRLAlgorithm", "PLAS", "PLASWithPerturbation", "PPO",
-    "RandomPolicy", "SAC", "TD3",
+    "AWAC", "AWR", "BC", "BCQ", "BEAR", "COMBO", "CQL", "CRR", "CalQL", "DDPG", "DQN", "DecisionTransformer",
+    "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer", "DiscreteIQL",
+    "DiscreteRandomPolicy", "DiscreteSAC", "DoubleDQN", "EDAC", "EpochDDPG", "EpochDQN", "Estimator", "IQL",
+    "OffPolicyRLAlgorithm", "PLAS", "PLASWithPerturbation", "PPO", "RandomPolicy", "ReBRAC", "SAC", "SACN", "TD3",
+    "TD3PlusBC",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers would accept every name

@@ -8,7 +8,7 @@ from torch import nn
 
 from pfrl_like import agents
 from pfrl_like.algos.fitting.base import Estimator
-from pfrl_like.algos.fitting.networks import categorical_policy, squashed_gaussian_policy
+from pfrl_like.algos.fitting.networks import categorical_policy, squashed_gaussian_policy, value_function
 from pfrl_like.utils.contexts import evaluation_mode
 
 
@@ -72,8 +72,7 @@ class AWR(Estimator):
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         policy = self._policy(self._encoder(observation_shape), action_size)
-        encoder = self._encoder(observation_shape)
-        v_func = nn.Sequential(encoder, nn.Linear(encoder.feature_size, 1))
+        v_func = value_function(self._encoder(observation_shape))
         return self.agent_class(
             policy, v_func, self._sgd(policy, self.actor_learning_rate), self._sgd(v_func, self.critic_learning_rate),
             gamma=self.gamma, lam=self.lam, beta=self.beta, max_weight=self.max_weight, standardize_advantages=False,

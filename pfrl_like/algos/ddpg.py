@@ -129,6 +129,7 @@ class TD3(DDPG):
             a TypeError that names the equivalent in this library.
     """
 
+    agent_class: ClassVar[Any] = agents.TD3
     loss_names = ActorCritic.loss_names
 
     n_critics = 2
@@ -138,11 +139,17 @@ class TD3(DDPG):
     update_actor_interval: int = 2
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        policy, critics = self._policy(observation_shape, action_size), self._critics(observation_shape, action_size)
         return self._actor_critic(
-            agents.TD3, self._policy(observation_shape, action_size), self._critics(observation_shape, action_size),
+            self.agent_class, policy, critics,
             explorer=Greedy(), policy_update_delay=self.update_actor_interval, act_deterministically=True,
             target_policy_smoothing_func=Smoothing(self.target_smoothing_sigma, self.target_smoothing_clip),
+            **self._extra_options(),
         )  # fmt: skip
+
+    def _extra_options(self) -> dict[str, Any]:
+        """Return constructor arguments of the agent in addition to those of `agents.TD3`; {} by default."""
+        return {}
 
 
 class Smoothing:

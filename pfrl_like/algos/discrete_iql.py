@@ -2,10 +2,8 @@
 
 from typing import Any, ClassVar
 
-from torch import nn
-
 from pfrl_like import agents
-from pfrl_like.algos.fitting.networks import ActorCritic, adam, categorical_policy
+from pfrl_like.algos.fitting.networks import ActorCritic, adam, categorical_policy, value_function
 from pfrl_like.learning.compatibility.parts import check_positive
 from pfrl_like.q_functions import QFunctionEnsemble
 
@@ -69,8 +67,7 @@ class DiscreteIQL(ActorCritic):
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         check_positive(self, "weight_temp")  # the agent has another name for it
         policy = categorical_policy(self._encoder(observation_shape), action_size)
-        encoder = self._encoder(observation_shape)
-        v_func = nn.Sequential(encoder, nn.Linear(encoder.feature_size, 1))
+        v_func = value_function(self._encoder(observation_shape))
         critics = self._q_function(lambda: self._encoder(observation_shape), action_size, pool="least")
         if not isinstance(critics, QFunctionEnsemble):
             critics = QFunctionEnsemble([critics])

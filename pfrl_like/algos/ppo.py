@@ -12,7 +12,7 @@ from pfrl_like import agents
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.fitting.epochs import warn_of_hooks
 from pfrl_like.algos.fitting.fitting import Training
-from pfrl_like.algos.fitting.networks import adam, categorical_policy
+from pfrl_like.algos.fitting.networks import adam, categorical_policy, value_function
 from pfrl_like.algos.fitting.online import build_for_env, train_online
 from pfrl_like.algos.fitting.unsupported import NoFit, NoValues
 from pfrl_like.env import as_gymnasium
@@ -92,13 +92,13 @@ class PPO(NoFit, NoValues, Estimator):
     eps: float = 1e-5
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
-        encoder, features = self._encoder(observation_shape), self._encoder(observation_shape)
+        encoder = self._encoder(observation_shape)
         if self.discrete_action:
             policy = categorical_policy(encoder, action_size)
         else:
             head = GaussianHeadWithStateIndependentCovariance(action_size, "diagonal")
             policy = nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size), head)
-        model = Branched(policy, nn.Sequential(features, nn.Linear(features.feature_size, 1)))
+        model = Branched(policy, value_function(self._encoder(observation_shape)))
         return agents.PPO(
             model, adam(model, self.learning_rate, self.eps), gamma=self.gamma, lambd=self.lambd,
             clip_eps=self.clip_eps, entropy_coef=self.entropy_coef, value_func_coef=self.value_func_coef,

@@ -148,7 +148,7 @@ class CQL(SAC):
     update_actor_interval = 1
     alpha_learning_rate: float = 3e-4
     initial_alpha: float = 5.0
-    alpha_threshold: float = 10.0
+    alpha_threshold: float | None = 10.0
     n_action_samples: int = 10
     conservative_weight: float = 1.0
     soft_q_backup: bool = True

@@ -98,6 +98,7 @@ def batch_of(
     discrete_action: bool,
     *,
     continuation: float = 0,
+    next_actions: bool = False,
 ) -> Batch:
     """Convert a minibatch of arrays to a batch for agents.
 
@@ -107,20 +108,27 @@ def batch_of(
         device: Device of the tensors.
         discrete_action: True if actions are indices.
         continuation: If 0, `Batch.continuation` is None. Otherwise it contains all steps after the transitions.
+        next_actions: True to fill `Batch.next_action`. The action after the last transition of an episode is NaN.
     """
 
     def tensor(values: Any) -> torch.Tensor:
         array = np.asarray(values)
         return torch.as_tensor(array.astype(np.float32) if array.dtype == np.float64 else array, device=device)
 
-    actions = minibatch.actions
+    actions, next_action = minibatch.actions, None
+    if next_actions:
+        last = [each.next_transition is None for each in minibatch]
+        next_action = tensor(minibatch.next_actions.astype(np.float32))
+        next_action[last] = torch.nan
     return Batch(
         obs=map_nested(tensor, minibatch.observations),
         action=tensor(actions.reshape(-1).astype(np.int64) if discrete_action else actions.astype(np.float32)),
         reward=tensor(minibatch.action_rewards[:, 0]),
         next_obs=map_nested(tensor, minibatch.next_observations),
         discount=tensor((gamma * (1 - minibatch.terminals[:, 0])).astype(np.float32)),
+        next_action=next_action,
         continuation=_continuation(minibatch, gamma, device) if continuation else None,
+        extra=minibatch.extra,
     )
 
 

@@ -1,6 +1,6 @@
 """`Transition`, with links to its neighbours in the episode, and `TransitionMiniBatch`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -203,7 +203,10 @@ class TransitionMiniBatch(Sequence[Transition]):
         next_actions: Actions at t+1, like `actions`.
         next_rewards: `next_reward` of each transition, [B, 1].
         terminals: 1 if the state at t+1 is terminal, else 0, [B, 1].
+        extra: Other columns for `Batch.extra`, keyed by name; None if there are none.
     """
+
+    extra: Mapping[str, Any] | None = None
 
     def __init__(self, transitions: Sequence[Transition], n_frames: int = 1) -> None:
         if not len(transitions):

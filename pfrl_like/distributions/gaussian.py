@@ -1,7 +1,7 @@
 """Gaussian distributions of vectors with independent components, unbounded or squashed to [-1, 1] by tanh."""
 
 import math
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -94,14 +94,14 @@ class DiagonalGaussian(IndependentVector[Normal]):
         """The tensors `loc` and `scale`, both [..., n]."""
         return self.loc, self.scale.expand_as(self.loc)
 
-    def with_params(self, loc: Tensor, scale: Tensor) -> "DiagonalGaussian":
+    def with_params(self, loc: Tensor, scale: Tensor) -> Self:
         """Return a distribution of this class with the given parameters."""
-        return DiagonalGaussian(loc, scale)
+        return type(self)(loc, scale)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "DiagonalGaussian":
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """Return the distribution expanded to a larger batch shape."""
         shape = (*batch_shape, *self._event_shape)
-        return DiagonalGaussian(self.loc.expand(shape), self.scale.expand(shape))
+        return type(self)(self.loc.expand(shape), self.scale.expand(shape))
 
     @property
     def stddev(self) -> Tensor:
@@ -152,6 +152,30 @@ class DiagonalGaussian(IndependentVector[Normal]):
     def _log_volume(self) -> Tensor:
         """Return minus the logarithm of the density at the mean, [...] or a scalar."""
         return self.log_scale.sum(-1) + self._event_shape[0] * _LOG_ROOT_2_PI
+
+
+class ClippedGaussian(DiagonalGaussian):
+    """Gaussian distribution whose samples are clipped to [-1, 1]; `log_prob` is the density before clipping.
+
+    Args:
+        loc: Mean, [..., n].
+        scale: Standard deviation, positive: a tensor [..., n], [n] or [1], or a number.
+        log_scale: Logarithm of `scale`, with the same shape. If None, the logarithm is computed when it is needed.
+
+    Raises:
+        ValueError: If `loc` is a scalar.
+    """
+
+    support = constraints.independent(constraints.interval(-1.0, 1.0), 1)  # type: ignore[no-untyped-call]
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Return a sample with gradients, [*sample_shape, ..., n]."""
+        return super().rsample(sample_shape).clamp(-1.0, 1.0)
+
+    def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
+        """Return a sample with gradients, [..., n], and its log-probability, [...]."""
+        sample = self.rsample()
+        return sample, self.log_prob(sample)
 
 
 class SquashedGaussian(Distribution):

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pfrl_like.batch import ACTION_MASK
+from pfrl_like.batch import ACTION_MASK, first_leaf
 from pfrl_like.dataset import Episode, TransitionMiniBatch
 from pfrl_like.dataset.episode import as_episodes
 from pfrl_like.dataset.transition import Transitions
@@ -423,7 +423,7 @@ def _scaled_rewards(algo: Any, rewards: Any) -> Any:
 
 
 def _values(algo: Any, observations: Any, actions: Any) -> Any:
-    return np.asarray(algo.predict_value(observations, actions), np.float64).reshape(len(observations))
+    return np.asarray(algo.predict_value(observations, actions), np.float64).reshape(len(first_leaf(observations)))
 
 
 def _greedy_values(algo: Any, observations: Any) -> Any:

@@ -4,7 +4,8 @@ from pfrl_like.algos.fitting.spaces import ActionSpace
 from pfrl_like.ope.episodes import LoggedEpisodes
 from pfrl_like.ope.estimates import Bootstrap, Estimate, UnreliableEstimateWarning
 from pfrl_like.ope.evaluate import evaluate_offline, fitted_behavior
-from pfrl_like.ope.fqe import FQE, DiscreteFQE, FQEConfig, load_learnable
+from pfrl_like.ope.fqe import FQE, DiscreteFQE, load_learnable
+from pfrl_like.ope.fqe_config import FQEConfig
 from pfrl_like.ope.importance_sampling import (
     direct_method,
     doubly_robust,

@@ -14,6 +14,7 @@ from pfrl_like.columns import Indices
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
 from pfrl_like.dataset.transition import observations_of
+from pfrl_like.preprocessing.features import rows_of_stack
 
 Array = NDArray[np.float64]
 Column = NDArray[Any]
@@ -239,7 +240,7 @@ class Rows:
 
 def first_observation(selection: Selection, n_frames: int) -> Any:
     """Return the first observation of a selection, with `n_frames` stacked images."""
-    return Observations(selection.dataset.table, selection.rows, n_frames)[:1][0]
+    return rows_of_stack(Observations(selection.dataset.table, selection.rows, n_frames)[:1])[0]
 
 
 def in_chunks(function: Callable[..., Column], *columns: Any) -> Column:

@@ -21,7 +21,8 @@ from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.ope import policies
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, Rows, finite_column, first_observation, in_chunks
 from pfrl_like.ope.estimates import Bootstrap, Estimate, UnreliableEstimateWarning, reliability, settings_of
-from pfrl_like.ope.fqe import FQE, FQEConfig, config_of
+from pfrl_like.ope.fqe import FQE
+from pfrl_like.ope.fqe_config import FQEConfig, config_of
 from pfrl_like.ope.importance_sampling import BY_WEIGHTS, direct_method
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.replay_buffers import ReplayBuffer

@@ -17,7 +17,7 @@ from pfrl_like.algos.fitting import saving, spaces
 from pfrl_like.algos.fitting.base import ESTIMATORS, Array, Estimator
 from pfrl_like.algos.fitting.hyperparameters import check_ranges
 from pfrl_like.algos.fitting.networks import QLearning, adam
-from pfrl_like.batch import Batch, batch_of_states
+from pfrl_like.batch import Batch, batch_of_states, map_nested
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
@@ -25,12 +25,12 @@ from pfrl_like.encoders import Encoder
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.errors import NotFittedError
-from pfrl_like.gpu import resolve_device
 from pfrl_like.ope import policies
 from pfrl_like.ope.episodes import first_observation
+from pfrl_like.ope.fqe_config import FIELDS, FQEConfig, config_of, device_of
 from pfrl_like.ope.fqe_fitting import FittingFQE
 from pfrl_like.preprocessing import Scaler
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, names_unknown_keywords
 from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 from pfrl_like.utils.env_values import space_kind
 
@@ -57,58 +57,6 @@ class ActionScaled(nn.Module):
         return features
 
 
-@dataclasses.dataclass
-class FQEConfig:
-    """Hyperparameters of fitted Q evaluation.
-
-    Args:
-        learning_rate: Learning rate of the critics.
-        batch_size: Number of transitions per minibatch.
-        gamma: Discount factor per step.
-        n_critics: Number of critics. Each critic has its own target network.
-        target_update_interval: Number of gradient steps between updates of the target networks.
-        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
-            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
-            "feature_size", the size of the last linear layer.
-        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
-            random fractions) or "fqf" (quantiles at fractions that a network proposes).
-        observation_scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy
-            receives unscaled observations.
-        action_scaler: Scaler of the critics' continuous actions: a name, a `Scaler`, or None.
-        reward_scaler: Scaler of the rewards: a name, a `Scaler`, or None. Predicted values are then values of scaled
-            rewards.
-    """
-
-    learning_rate: float = 1e-4
-    batch_size: int = 100
-    gamma: float = 0.99
-    n_critics: int = 1
-    target_update_interval: int = 100
-    encoder_params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    q_func_type: str = "mean"
-    observation_scaler: Any = None
-    action_scaler: Any = None
-    reward_scaler: Any = None
-
-
-def config_of(config: FQEConfig | None, **defaults: Any) -> FQEConfig:
-    """Return `config`, or an `FQEConfig` with the values `defaults` if `config` is None.
-
-    Raises:
-        TypeError: If `config` is neither an `FQEConfig` nor None.
-    """
-    if config is not None and not isinstance(config, FQEConfig):
-        raise TypeError(f"config is {config!r:.80} ({type(config).__name__}), expected an FQEConfig, or None")
-    return FQEConfig(**defaults) if config is None else config
-
-
-def device_of(device: bool | int | str | torch.device) -> torch.device:
-    """Return the device for False (the CPU), True (the first GPU), an index of a GPU, or a device of torch."""
-    if isinstance(device, bool):
-        return resolve_device(0 if device else None)
-    return resolve_device(device) if isinstance(device, int) else resolve_device(None, device)
-
-
 class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signature of later d3rlpy versions
     """Fitted Q evaluation: learns the action values of a trained algorithm from recorded data.
 
@@ -124,12 +72,46 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     take stacked images. Replay buffers contain unstacked images, also the buffers that `collect` fills. Recurrent
     agents raise an error, because they need minibatches of sequences: use `agents.FittedQEvaluation` for them.
 
+    Observations of data may be tuples of vectors and images. Methods such as `predict` then take a tuple of arrays,
+    [n, ...] each, and `observation_scaler` must be None.
+
+    Hyperparameters are the fields of `config`, or arguments with the names that estimators have. Such an argument, if
+    it is not None, replaces the field.
+
     Args:
         algo: Agent, estimator with a built agent, or object with a method `predict` that takes raw observations.
         config: Hyperparameters. If None, the defaults of `FQEConfig` are used.
         device: Device of the critics: False for the CPU, True for the first GPU, the index of a GPU, or a device name
             of torch.
         impl: Agent to use. If None, the `FQE` builds an agent.
+        learning_rate: Learning rate of the critics.
+        gamma: Discount factor per step.
+        n_critics: Number of critics. Each critic has its own target network.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions that a network proposes).
+        target_update_interval: Number of gradient steps between updates of the target networks.
+        eps: Epsilon of Adam.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked. If None, the number of the algorithm is used.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use in place of `device`: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy receives unscaled
+            observations.
+        action_scaler: Scaler of the critics' continuous actions: a name, a `Scaler`, or None.
+        reward_scaler: Scaler of the rewards: a name, a `Scaler`, or None. Predicted values are then values of scaled
+            rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        n_epochs: Number of epochs if `fit` is called with neither `n_steps` nor `n_epochs`. None if `fit` needs one of
+            these arguments.
 
     Attributes:
         algo: The evaluated algorithm.
@@ -146,9 +128,10 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
 
     Raises:
         ValueError: If a hyperparameter is out of range, or the device does not exist.
-        TypeError: If `config` is not an `FQEConfig`, or a hyperparameter is not a number.
+        TypeError: If `config` is not an `FQEConfig`, a hyperparameter is not a number, or a keyword is unknown.
     """
 
+    takes_tuples = True
     acts_scaled = False  # the critics scale the unscaled actions of the evaluated policy
     #: True if actions must be discrete. None if they may be discrete or continuous.
     only: ClassVar[bool | None] = None
@@ -160,11 +143,39 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     target_update_interval: int = 100
     discrete_action: bool | None = None  # type: ignore[misc,assignment]  # known from the algorithm or the data
 
+    @names_unknown_keywords
     def __init__(
-        self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None
+        self,
+        algo: Any,
+        config: FQEConfig | None = None,
+        device: bool | int | str = False,
+        impl: Any = None,
+        *,
+        learning_rate: float | None = None,
+        gamma: float | None = None,
+        n_critics: int | None = None,
+        bootstrap: bool | None = None,
+        share_encoder: bool | None = None,
+        q_func_type: str | None = None,
+        target_update_interval: int | None = None,
+        eps: float | None = None,
+        batch_size: int | None = None,
+        n_frames: int | None = None,
+        use_batch_norm: bool | None = None,
+        use_gpu: Any = None,
+        scaler: Any = None,
+        action_scaler: Any = None,
+        reward_scaler: Any = None,
+        augmentation: Any = None,
+        n_augmentations: int | None = None,
+        encoder_params: Mapping[str, Any] | None = None,
+        n_epochs: int | None = None,
     ) -> None:
-        self.algo, self.config, self._torch_device = algo, config_of(config), device_of(device)
-        kind, n_frames = self.only, int(getattr(algo, "n_frames", 1))
+        given = {**locals(), "observation_scaler": scaler}
+        changes = {name: given[name] for name in FIELDS if given[name] is not None}
+        self.algo, self.config = algo, dataclasses.replace(config_of(config), **changes)
+        self._torch_device = device_of(device if use_gpu is None else use_gpu)
+        kind, n_frames = self.only, int(getattr(algo, "n_frames", 1) if n_frames is None else n_frames)
         kind = policies.declared_action_kind(impl, algo) if kind is None else kind
         super().__init__(discrete_action=kind, n_frames=n_frames, impl=impl, **vars(self.config))
         check_counts(target_update_interval=self.target_update_interval)
@@ -205,8 +216,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
             policy = policies.policy_on_device(self._device, policy)
         agent = policies.feature_agent_of(self.algo, policy)
         features = {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
-        one = np.zeros((1, *stacked_shape(observation_shape, self.n_frames)), np.float32)
-        shape = tuple(policies.features_of(agent, one).shape[1:])
+        one = spaces.map_shape(lambda shape: np.zeros((1, *shape), np.float32), self._stacked_shape)
+        shape: Any = map_nested(lambda leaf: tuple(leaf.shape[1:]), policies.features_of(agent, one))
 
         def encoder() -> Any:
             unscaled = self._encoder(shape, 0 if discrete else action_size)
@@ -282,6 +293,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         n_actions, previous, self.discrete_action = size, self.discrete_action, discrete
         try:
             spaces.copy_scalers(self)  # raises an error if there is a scaler and actions are discrete
+            if self.n_frames > 1 and any(isinstance(part, tuple) for part in shape):
+                raise ValueError(f"n_frames is {self.n_frames}, but observations are tuples: expected 1")
             if self.algo is not None:
                 *_, n_actions = policies.dry_run_policy(self.algo, obs, discrete, size, env=episodes is None)
             if self.impl is None:
@@ -411,8 +424,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         algo = given.get("algo")
         if isinstance(algo, Mapping):  # an estimator
             algo = saving.create_estimator(ESTIMATORS[algo["algorithm"]], algo)
-        names = [field.name for field in dataclasses.fields(FQEConfig)]
-        config = FQEConfig(**{name: given[cls.spellings.get(name, name)] for name in names})
+        keys = {name: cls.spellings.get(name, name) for name in FIELDS}
+        config = FQEConfig(**{name: given[key] for name, key in keys.items() if key in given})
         made = cls(algo, config, given["use_gpu"])
         made.n_frames = given["n_frames"]
         if made.discrete_action is None:

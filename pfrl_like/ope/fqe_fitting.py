@@ -21,6 +21,8 @@ from pfrl_like.utils.checks import check_counts
 #: Function that is called with (fqe, epoch, number of steps so far). Epochs are counted from 1.
 StepCallback = Callable[[Any, int, int], Any]
 Metrics = dict[str, float]
+#: Arguments of `fitter` that are not arguments of `Training`.
+_NOT_OF_TRAINING = {"self", "dataset", "evaluators", "scorers", "eval_episodes", "n_epochs"}
 
 
 class PolicyCollector(Collector):
@@ -44,7 +46,7 @@ class FittingFQE:
     def fit(
         self,
         dataset: Any,
-        n_steps: int,
+        n_steps: int | None = None,
         n_steps_per_epoch: int = 10000,
         experiment_name: str | None = None,
         with_timestamp: bool = True,
@@ -57,13 +59,21 @@ class FittingFQE:
         callback: StepCallback | None = None,
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
+        *,
+        n_epochs: int | None = None,
+        eval_episodes: Any = None,
+        scorers: Mapping[str, Scorer] | None = None,
+        save_metrics: bool = True,
+        verbose: bool = False,
     ) -> list[tuple[int, Metrics]]:
         """Train on data. If the agent is already built, its training continues.
 
         Args:
             dataset: An `MDPDataset`, a list of episodes, or a replay buffer.
-            n_steps: Number of updates.
-            n_steps_per_epoch: Number of updates per epoch. The last epoch may be shorter.
+            n_steps: Number of updates. If None, there are `n_epochs` epochs, each with one update per minibatch of the
+                dataset.
+            n_steps_per_epoch: Number of updates per epoch. The last epoch may be shorter. Used if `n_steps` is not
+                None.
             experiment_name: Name of the run in the logs. If None, the class name is used.
             with_timestamp: True to append the current time to the name.
             logging_steps: Number of updates between logged losses. Used with `LoggingStrategy.STEPS`.
@@ -81,13 +91,19 @@ class FittingFQE:
             enable_ddp: True to learn in all processes of a `torch.distributed` group, which must have the same
                 dataset; see `data_parallel`. Each minibatch has `batch_size` transitions for each process. Only process
                 0 logs.
+            n_epochs: Number of epochs, if `n_steps` is None. None takes the hyperparameter `n_epochs`.
+            eval_episodes: Episodes that are passed to the evaluators. If None, the dataset is passed.
+            scorers: Other name of `evaluators`, as in d3rlpy before version 2.
+            save_metrics: True to write metrics and models.
+            verbose: True to print hyperparameters and metrics.
 
         Returns:
             A list of pairs: number of the epoch, counted from 1, and dict of metrics.
 
         Raises:
             ValueError: If there is no transition, the data are invalid, or a number is out of range.
-            TypeError: If only one of data and algorithm has discrete actions, or if an evaluator is not a function.
+            TypeError: If only one of data and algorithm has discrete actions, if an evaluator is not a function, or if
+                the number of updates is missing.
             RuntimeError: If `enable_ddp` is True and there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -97,7 +113,7 @@ class FittingFQE:
     def fitter(
         self: Any,
         dataset: Any,
-        n_steps: int,
+        n_steps: int | None = None,
         n_steps_per_epoch: int = 10000,
         logging_steps: int = 500,
         logging_strategy: LoggingStrategy = LoggingStrategy.EPOCH,
@@ -110,28 +126,52 @@ class FittingFQE:
         callback: StepCallback | None = None,
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
+        *,
+        n_epochs: int | None = None,
+        eval_episodes: Any = None,
+        scorers: Mapping[str, Scorer] | None = None,
+        save_metrics: bool = True,
+        verbose: bool = False,
     ) -> Iterator[tuple[int, Metrics]]:
         """Return an iterator that trains one epoch at a time. Arguments and errors are the same as in `fit`.
 
         Yields:
             Number of the epoch, counted from 1, and dict of metrics.
         """
-        options = {name: value for name, value in locals().items() if name not in ("self", "dataset", "evaluators")}
-        training = self._training("", **options)
-        scorers = named_scorers(evaluators, "evaluators")
+        options = {name: value for name, value in locals().items() if name not in _NOT_OF_TRAINING}
         data = dataset if hasattr(dataset, "sample_batch") else Selection(dataset)
-        self.build_with_dataset(data)
         size = int(getattr(data, "n_steps", None) or len(data))
         share = size // (n_processes() if enable_ddp else 1)
+        if n_steps is None:
+            options |= self._steps_of_passes(n_epochs, max(1, share // self.batch_size))
+        training = self._training("", **options)
+        named = named_scorers(evaluators if scorers is None else scorers, "evaluators")
+        self.build_with_dataset(data)
         drawn = SampledData(data, min(self.batch_size, share), self.n_frames, self.observation_shape)
-        epochs: Iterator[tuple[int, Metrics]] = training.epochs(drawn, scorers, dataset)
+        epochs: Iterator[tuple[int, Metrics]] = training.epochs(
+            drawn, named, dataset if eval_episodes is None else eval_episodes
+        )
         return epochs
 
-    def _training(self, suffix: str, experiment_name: str | None, logger_adapter: Any, **options: Any) -> Training:
+    def _steps_of_passes(self: Any, n_epochs: int | None, n_steps_per_epoch: int) -> dict[str, int]:
+        """Return the arguments of `Training` for `n_epochs` passes over the data.
+
+        Raises:
+            TypeError: If neither `n_epochs` nor the hyperparameter of this name is given.
+        """
+        n_epochs = self.n_epochs if n_epochs is None else n_epochs
+        if n_epochs is None:
+            raise TypeError("n_steps is missing, the number of updates: pass n_steps or n_epochs")
+        check_counts(n_epochs=n_epochs)
+        return {"n_steps": n_epochs * n_steps_per_epoch, "n_steps_per_epoch": n_steps_per_epoch}
+
+    def _training(
+        self, suffix: str, experiment_name: str | None, logger_adapter: Any, verbose: bool = False, **options: Any
+    ) -> Training:
         """Return a `Training` that counts epochs from 1 and logs to an adapter."""
         check_counts(n_steps=options["n_steps"])
         name, adapter = experiment_name or f"{type(self).__name__}{suffix}", logger_adapter or FileAdapterFactory()
-        return Training(self, name, **options, logger_adapter=adapter, verbose=False, tensorboard=False, first=1)
+        return Training(self, name, **options, logger_adapter=adapter, verbose=verbose, tensorboard=False, first=1)
 
     @accept_env_ids("env")
     def collect(

@@ -13,7 +13,7 @@ from torch.distributions import Categorical as TorchCategorical
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.algos.fitting.spaces import check_built_for
-from pfrl_like.batch import map_nested
+from pfrl_like.batch import first_leaf, map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
 from pfrl_like.learning.acting import Acting, samples_from_policy
@@ -23,6 +23,7 @@ from pfrl_like.nn.empirical_normalization import holding_still, normalizations_o
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.ope.episodes import Array, in_chunks
 from pfrl_like.policies import DeterministicHead
+from pfrl_like.preprocessing.features import rows_of_stack
 from pfrl_like.preprocessing.scaler import AffineScaler
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_numbers
@@ -141,12 +142,13 @@ class ActingPolicy(nn.Module):
             raise TypeError(f"{argument} is {type(algo).__name__}, expected an agent, or an object with predict")
         self.algo, self.n_actions, self.deterministic = algo, n_actions, DeterministicHead()
 
-    def forward(self, obs: Tensor) -> Any:
+    def forward(self, obs: Any) -> Any:
         """Return a `Categorical`, or the output of a `DeterministicHead` if actions are continuous."""
-        raw = obs.cpu().numpy()
-        with contextlib.nullcontext() if hasattr(self.algo, "predict") else self.algo.eval_mode():
-            selected = self.algo.predict(raw) if hasattr(self.algo, "predict") else self.algo.batch_act([*raw])
-        action = torch.as_tensor(np.asarray(selected), device=obs.device)
+        raw = map_nested(lambda leaf: leaf.cpu().numpy(), obs)
+        predicts = hasattr(self.algo, "predict")
+        with contextlib.nullcontext() if predicts else self.algo.eval_mode():
+            selected = self.algo.predict(raw) if predicts else self.algo.batch_act(rows_of_stack(raw))
+        action = torch.as_tensor(np.asarray(selected), device=first_leaf(obs).device)
         if self.n_actions is None:
             return self.deterministic(action.float())
         return EpsilonGreedy(action, torch.ones(len(action), self.n_actions, device=action.device))
@@ -224,7 +226,8 @@ def feature_agent_of(algo: Any, policy: nn.Module) -> Any:
 def features_of(agent: Any, obs: Any) -> Any:
     """Return the agent's features of observations, on its device. If `agent` is None, return the observations."""
     device = getattr(agent, "device", "cpu")
-    features = agent.features(obs, device) if hasattr(agent, "features") else obs
+    stack = rows_of_stack(obs) if isinstance(obs, tuple) else obs  # an agent takes a tuple as a list of observations
+    features = agent.features(stack, device) if hasattr(agent, "features") else obs
     return map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features)
 
 
@@ -377,7 +380,7 @@ def dry_run_policy(
     policy = policy_of(algo, size if discrete_action else None)
     agent = feature_agent_of(algo, policy)
     with torch.no_grad(), evaluation_mode(policy), isolated_rng():
-        distribution = distribution_of(policy, agent, observation[None])
+        distribution = distribution_of(policy, agent, map_nested(lambda leaf: np.asarray(leaf)[None], observation))
     if discrete_action and not env and isinstance(distribution, TorchCategorical):
         size = max(size, distribution.probs.shape[-1])  # data may not contain all actions
     check_actions(distribution, discrete_action, size, env=env)

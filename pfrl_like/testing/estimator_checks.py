@@ -89,7 +89,7 @@ def check_unknown_keywords_are_reported(make_estimator: MakeEstimator, episodes:
     """
     algo = make_estimator()
     for use in (lambda **kwargs: type(algo)(**kwargs), algo.set_params):
-        if not algo.ignores_unknown:
+        if not getattr(algo, "ignores_unknown", True):
             message = "the unknown keyword bach_size raised no TypeError"
             require_error(TypeError, message, functools.partial(use, bach_size=3))
             continue

@@ -19,7 +19,7 @@ from pfrl_like.algos.fitting.saving import ESTIMATORS as ESTIMATORS
 from pfrl_like.algos.fitting.saving import Saving
 from pfrl_like.algos.fitting.spaces import Spaces
 from pfrl_like.augmentation import BatchAugmentation, pipeline_of
-from pfrl_like.batch import Batch
+from pfrl_like.batch import Batch, first_leaf
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NotFittedError
@@ -205,7 +205,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             ValueError: If a hyperparameter or a shape is out of range. The message contains the value.
             TypeError: If a hyperparameter or a shape has the wrong type. The message contains the value.
         """
-        shape = spaces.shape_of_one(observation_shape)
+        shape = spaces.shape_of_one(observation_shape, self.takes_tuples)
         check_counts(action_size=action_size)
         check_ranges(self)
         spaces.set_scalers(self, spaces.copy_scalers(self, fitted=True))
@@ -306,7 +306,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             ValueError: If observations or actions have the wrong shape.
         """
         agent, obs, actions = self._agent, self._features(x), self._actions(action)
-        spaces.check_equal_lengths(obs, actions)
+        spaces.check_equal_lengths(first_leaf(obs), actions)
         networks = [
             part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
         ]
@@ -353,7 +353,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def __sklearn_is_fitted__(self) -> bool:
         return self.impl is not None
 
-    def _observations(self, x: Any) -> Array:
+    def _observations(self, x: Any) -> Any:
         return spaces.observations_for(
             x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames
         )

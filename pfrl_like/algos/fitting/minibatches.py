@@ -9,8 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pfrl_like.algos.fitting.spaces import actions_for, check_action_kind, check_built_for, numbers_in, shape_of_several
-from pfrl_like.batch import Batch, concatenate_batches
+from pfrl_like.agents.offline.combo import IMAGINED
+from pfrl_like.algos.fitting.spaces import (
+    actions_for,
+    check_action_kind,
+    check_built_for,
+    map_shape,
+    numbers_in,
+    shape_of_several,
+)
+from pfrl_like.batch import Batch, concatenate_batches, map_nested
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
 from pfrl_like.dataset.transition import stacked_shape
@@ -95,14 +103,21 @@ class TrainingData:
         parts = [self.source.batch(recorded, agent.gamma, agent.device, **options)] if len(recorded) else []
         if self._generated is not None and len(recorded) < len(rows):
             parts.append(self._generated[rows[rows >= len(self.source)] - len(self.source)])
-        return concatenate_batches(parts)
+        batch = concatenate_batches(parts)
+        return batch if self._generated is None else batch.replace(extra=self._marks(np.sort(rows), batch))
+
+    def _marks(self, rows: NDArray[np.int64], batch: Batch) -> dict[str, Tensor]:
+        """Return the column of `Batch.extra` that is True in rows that a dynamics model generated, on the device."""
+        return {IMAGINED: torch.as_tensor(rows >= len(self.source), device=batch.reward.device)}
 
     def transitions_of(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
         """Return the transitions of the last minibatch."""
         n, recorded = len(self.source), self.source.transitions()
         transitions = [recorded[row] if row < n else self._imagined[row - n] for row in self._rows.tolist()]
         convention = recorded[0].reward_convention
-        return TransitionMiniBatch([each.in_convention(convention) for each in transitions], self.n_frames)
+        made = TransitionMiniBatch([each.in_convention(convention) for each in transitions], self.n_frames)
+        made.extra = None if batch.extra is None else self._marks(self._rows, batch)
+        return made
 
     def set_td_errors(self, batch: Batch, td_error: Tensor | None) -> None:
         """Do nothing, because recorded data have no priorities."""
@@ -111,14 +126,14 @@ class TrainingData:
 def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: bool) -> Batch:
     """Convert transitions to a batch for an agent.
 
-    If the agent needs the steps after each transition, the batch contains them: the transitions that are linked by
-    `next_transition`. If the agent learns from sequences, the transitions are the first steps of the sequences.
+    If the agent needs the steps or the actions after each transition, the batch contains them: the transitions that are
+    linked by `next_transition`, or the next actions. If the agent learns from sequences, the transitions are the first
+    steps of the sequences.
     """
     lengths = None
     if getattr(agent, "learns_from_sequences", False):
         transitions, lengths = sequences_from(transitions, agent.sequence_length)
-    continuation = getattr(agent, "sampling", {}).get("continuation", 0)
-    batch = batch_of(transitions, agent.gamma, agent.device, discrete_action, continuation=continuation)
+    batch = batch_of(transitions, agent.gamma, agent.device, discrete_action, **getattr(agent, "sampling", {}))
     return batch if lengths is None else batch.replace(lengths=lengths)
 
 
@@ -211,11 +226,12 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
         vectors = actions.ndim > 1
     else:
         raise TypeError(f"batch is {type(batch).__name__}, expected a TransitionMiniBatch or a Batch")
-    shape = None if algo.observation_shape is None else stacked_shape(algo.observation_shape, algo.n_frames)
+    shape = None if algo.observation_shape is None else algo._stacked_shape
     for name, values in (("observations", obs), ("next observations", next_obs)):
-        if shape is not None and np.shape(values) != (len(batch), *shape):
+        got: Any = map_nested(lambda leaf: tuple(np.shape(leaf)), values)
+        if shape is not None and got != map_shape(lambda one: (len(batch), *one), shape):
             expected = f"{shape_of_several(shape, algo.n_frames)} with n = {len(batch)}"
-            raise ValueError(f"batch has {name} of shape {tuple(np.shape(values))}, expected {expected}")
+            raise ValueError(f"batch has {name} of shape {got}, expected {expected}")
     integers = actions.dtype.kind in "iu"
     check_action_kind(algo, integers and (algo.discrete_action or not vectors), "the batch has")
     actions = actions_for(actions, algo.action_size, algo.discrete_action)

@@ -1,18 +1,21 @@
 """Networks of estimators (Q-functions and policies), and the base classes of estimators with such networks."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pfrl_like import q_functions
 from pfrl_like.action_value import ImplicitQuantileActionValue
 from pfrl_like.algos.fitting.base import Estimator
+from pfrl_like.distributions import ClippedGaussian
 from pfrl_like.encoders import Encoder
 from pfrl_like.nn import ActivityPenalty, ConditionalVAE
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
 from pfrl_like.utils.checks import check_choice, check_counts
+from pfrl_like.utils.contexts import ignores_training
 
 #: Number of quantiles of "qr", number of fractions of "fqf" (arXiv:1911.02140), and number of cosines per fraction of
 #: "iqn" and "fqf" (arXiv:1806.06923).
@@ -82,6 +85,46 @@ def squashed_gaussian_policy(encoder: Encoder, action_size: int) -> nn.Module:
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, 2 * action_size), SquashedGaussianHead())
 
 
+@ignores_training
+class ClippedGaussianHead(nn.Module):
+    """Head of a Gaussian policy with squashed means, whose samples are clipped to [-1, 1].
+
+    The bounds of the standard deviations are those of d3rlpy.
+
+    Args:
+        action_size: Size of an action, for standard deviations that do not depend on the state. The input is then the
+            means before squashing, [..., n]. If 0, the input is the means and the logarithms of the standard
+            deviations, [..., 2n].
+    """
+
+    def __init__(self, action_size: int = 0) -> None:
+        super().__init__()
+        self.scale_param = nn.Parameter(torch.zeros(action_size)) if action_size else None
+
+    def forward(self, x: Tensor) -> ClippedGaussian:
+        """Return a distribution of batch shape [...] and event shape [n]."""
+        if self.scale_param is None:
+            mean, log_scale = x.chunk(2, -1)
+            log_scale = log_scale.clamp(-20.0, 2.0)
+        else:
+            mean, log_scale = x, 7.0 * self.scale_param.sigmoid() - 5.0
+        return ClippedGaussian(mean.tanh(), log_scale.exp(), log_scale)
+
+
+def gaussian_policy(encoder: Encoder, action_size: int, of_state: bool = True) -> nn.Module:
+    """Return a policy with Gaussian distributions, whose means and samples are in [-1, 1].
+
+    `of_state` is True if the standard deviations depend on the state.
+    """
+    head = ClippedGaussianHead() if of_state else ClippedGaussianHead(action_size)
+    return nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size * (1 + of_state)), head)
+
+
+def value_function(encoder: Encoder) -> nn.Module:
+    """Return a network from observations to values of states, [N, 1]."""
+    return nn.Sequential(encoder, nn.Linear(encoder.feature_size, 1))
+
+
 def categorical_policy(encoder: Encoder, n_actions: int) -> nn.Module:
     """Return a policy with categorical distributions of discrete actions."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, n_actions), SoftmaxCategoricalHead())
@@ -109,6 +152,13 @@ def conditional_vae(make_encoder: Callable[[int], Encoder], action_size: int, la
 def adam(module: nn.Module, lr: float, eps: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:
     """Return an Adam optimiser of all parameters of a module."""
     return torch.optim.Adam(module.parameters(), lr=lr, eps=eps, weight_decay=weight_decay)
+
+
+def copy_targets_by_interval(agent: Any, interval: float) -> None:
+    """Make an agent copy its parameters to the target networks every `interval` updates, without soft updates."""
+    agent._targets = dataclasses.replace(agent._targets, schedule="by interval")
+    agent.target_update_method, agent.target_update_interval = "hard", int(interval)
+    agent.sync_target_network()
 
 
 class QLearning(Estimator):

@@ -109,18 +109,26 @@ def check_equal_lengths(obs: Any, actions: Any) -> None:
         raise ValueError(f"action has {len(actions)} rows, but x has {len(obs)} observations: expected equal lengths")
 
 
-def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> NDArray[Any]:
+def observations_for(x: Any, shape: tuple[Any, ...] | None, n_frames: int) -> Any:
     """Return observations as an array for networks, [n, ...]. float64 is converted to float32.
 
+    Observations that are tuples are converted to a list of n tuples.
+
     Args:
-        x: Observations with stacked frames, [n, ...].
-        shape: Shape of one observation with stacked frames; None if unknown.
+        x: Observations with stacked frames, [n, ...], or a tuple of such arrays.
+        shape: Shape of one observation with stacked frames, or a tuple of shapes; None if unknown.
         n_frames: Number of images that are stacked, for error messages.
 
     Raises:
         ValueError: If the observations have another shape or are not numbers.
         NonFiniteError: If an observation contains NaN or infinity.
     """
+    if shape is not None and isinstance(shape[0], tuple):
+        if not isinstance(x, tuple | list) or len(x) != len(shape):
+            raise ValueError(f"x is {type(x).__name__}, expected a tuple of {len(shape)} arrays")
+        parts = [observations_for(part, each, 1) for part, each in zip(x, shape, strict=True)]
+        check_equal_lengths(parts[0], parts[-1])
+        return [*zip(*parts, strict=True)]
     obs = numbers_in("x", x) if shape is not None else np.asarray(_on_cpu(x))
     obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
     if shape is not None and obs.shape[1:] != shape:
@@ -129,8 +137,10 @@ def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> ND
     return obs
 
 
-def shape_of_several(shape: tuple[int, ...], n_frames: int) -> str:
+def shape_of_several(shape: tuple[Any, ...], n_frames: int) -> str:
     """Return the shape of n observations with stacked frames as text for error messages."""
+    if isinstance(shape[0], tuple):
+        return ", ".join(shape_of_several(each, 1) for each in shape)
     frames = f", {n_frames} frames stacked" if n_frames > 1 and len(shape) == 3 else ""
     return f"(n, {', '.join(map(str, shape))}){frames}"
 
@@ -163,12 +173,25 @@ def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
     return numbers
 
 
-def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
+def map_shape(function: Callable[[tuple[int, ...]], Any], shape: tuple[Any, ...]) -> Any:
+    """Return the result of a function of a shape, or the tuple of the results if `shape` is a tuple of shapes."""
+    return tuple(map(function, shape)) if shape and isinstance(shape[0], tuple) else function(shape)
+
+
+def shape_of_one(observation_shape: Any, takes_tuples: bool = False) -> tuple[Any, ...]:
     """Return the shape of one observation as a tuple.
+
+    Args:
+        observation_shape: The shape.
+        takes_tuples: True if observations may be tuples of arrays. Their shape is the tuple of the shapes.
 
     Raises:
         ValueError: If `observation_shape` is not the shape of one array, for example for nested observations.
     """
+    if takes_tuples and isinstance(observation_shape, tuple | list):
+        nested = [isinstance(each, tuple | list) for each in observation_shape]
+        if nested and all(nested):
+            return tuple(shape_of_one(each) for each in observation_shape)
     is_shape = isinstance(observation_shape, Iterable) and not isinstance(observation_shape, str | Mapping)
     sizes = [*observation_shape] if is_shape else []
     if not sizes or not all(isinstance(size, SupportsIndex) and operator.index(size) > 0 for size in sizes):
@@ -209,6 +232,8 @@ class Spaces:
 
     #: True if actions are discrete.
     discrete_action: ClassVar[bool] = False
+    #: True if observations may be tuples of arrays.
+    takes_tuples: ClassVar[bool] = False
 
     n_frames: int
     observation_shape_: tuple[int, ...] | None = None
@@ -233,7 +258,7 @@ class Spaces:
         """Shape of one observation with stacked frames."""
         if self.observation_shape_ is None:
             raise NotFittedError(f"{type(self).__name__} is not built yet and has no observation shape: call fit")
-        return stacked_shape(self.observation_shape_, self.n_frames)
+        return map_shape(lambda shape: stacked_shape(shape, self.n_frames), self.observation_shape_)  # type: ignore[no-any-return]
 
     def check_shapes(self, observation_shape: Any, action_size: int) -> None:
         """Raise an error if data do not have the shapes for which the agent was built.

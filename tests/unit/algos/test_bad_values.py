@@ -162,17 +162,17 @@ def test_a_file_in_the_place_of_the_log_is_refused_before_training(inner: str, t
 
 
 def test_an_agent_without_an_estimator_is_told_where_it_is() -> None:
-    with pytest.raises(AttributeError, match=r"'TD3PlusBC': it is an agent .* pfrl_like.agents.TD3PlusBC"):
-        algos.TD3PlusBC  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'CrossQ': it is an agent .* pfrl_like.agents.CrossQ"):
+        algos.CrossQ  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'$"):
         algos.Nothing  # noqa: B018
 
 
 def test_an_import_of_a_name_of_d3rlpy_is_told_the_name_here() -> None:
-    with pytest.raises(ImportError, match=r"it is an agent without an estimator, pfrl_like.agents.TD3PlusBC$"):
-        from pfrl_like.algos import TD3PlusBC  # noqa: F401
-    with pytest.raises(ImportError, match=r"'CalQLConfig': it is an agent .* pfrl_like.agents.CalQL$"):
-        from pfrl_like.algos import CalQLConfig  # noqa: F401
+    with pytest.raises(ImportError, match=r"it is an agent without an estimator, pfrl_like.agents.CrossQ$"):
+        from pfrl_like.algos import CrossQ  # noqa: F401
+    with pytest.raises(ImportError, match=r"'CrossQConfig': it is an agent .* pfrl_like.agents.CrossQ$"):
+        from pfrl_like.algos import CrossQConfig  # noqa: F401
     with pytest.raises(ImportError, match=r"'DQNConfig'; the nearest is 'DQN'$"):
         from pfrl_like.algos import DQNConfig  # noqa: F401
 

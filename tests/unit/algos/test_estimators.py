@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, SAMPLING, fitted, images, make, predicted, vectors
+from estimator_parts import ALL, QUIET, SAMPLING, built, fitted, images, make, predicted, vectors
 
-from pfrl_like import algos, load_learnable
+from pfrl_like import algos, load_learnable, metrics
 from pfrl_like.agents.offline.awr import td_lambda_returns
 from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.algos.fitting.saving import write_model
@@ -18,11 +18,15 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError
-from pfrl_like.metrics import td_error_scorer
 from pfrl_like.utils import set_random_seed
 
 VALUED = [name for name in ALL if issubclass(ESTIMATORS[name], algos.fitting.networks.QLearning)]
 OBS = np.random.default_rng(1).normal(size=(7, 4))
+#: Scorers of both kinds of actions.
+SCORERS = (
+    metrics.average_value_estimation_scorer, metrics.discounted_sum_of_advantage_scorer,
+    metrics.initial_state_value_estimation_scorer, metrics.td_error_scorer, metrics.value_estimation_std_scorer,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", VALUED)
@@ -99,11 +103,18 @@ def test_imitation_may_come_first(name: str) -> None:
     assert not any(map(torch.equal, before, learning))
 
 
+#: Estimators whose policies are distributions with more than one action.
+RANDOM = {
+    "AWAC", "AWR", "BEAR", "COMBO", "CQL", "CRR", "CalQL", "DiscreteAWR", "DiscreteIQL", "DiscreteSAC", "EDAC", "IQL",
+    "SAC", "SACN",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", SAMPLING)
 def test_samples_differ_from_predictions_where_policies_are_random(name: str) -> None:
     made = fitted(name)
     same = np.array_equal(made.sample_action(OBS), predicted(made, OBS))
-    assert same == (name not in {"SAC", "CQL", "AWAC", "AWR", "DiscreteAWR", "DiscreteIQL", "BEAR"})
+    assert same == (name not in RANDOM)
     assert made.sample_action(OBS).shape == predicted(made, OBS).shape
 
 
@@ -113,12 +124,8 @@ def test_an_agent_is_built_from_a_dataset_as_fit_builds_it(name: str) -> None:
     made, other = make(name, **options), make(name, **options)
     set_random_seed(0)
     made.build_with_dataset(data.episodes)
-    built, score = made.impl, td_error_scorer(made, data)
+    built = made.impl
     assert made.observation_shape == (4,) and repr(made.scaler_) == repr(other.fit(data, 1, **QUIET).scaler_)
-    set_random_seed(0)
-    other = make(name, **options)
-    other.build_with_dataset(data)
-    assert score == td_error_scorer(other, data)
     made.fit(data, 1, **QUIET)
     made.build_with_dataset(data)
     assert made.impl is built
@@ -126,11 +133,21 @@ def test_an_agent_is_built_from_a_dataset_as_fit_builds_it(name: str) -> None:
         made.build_with_dataset(images(ESTIMATORS[name].discrete_action))
 
 
+@pytest.mark.parametrize(
+    ("name", "compare"),
+    [("IQL", metrics.compare_continuous_action_diff), ("DQN", metrics.compare_discrete_action_match)],
+)
+def test_scorers_take_an_estimator_that_is_built_and_not_fitted(name: str, compare: Any) -> None:
+    made = built(name)
+    for scorer in (*SCORERS, compare(built(name)), metrics.soft_opc_scorer(-1e6)):
+        assert np.isfinite(scorer(made, vectors(made.discrete_action).episodes))
+
+
 def test_an_agent_is_built_from_an_environment() -> None:
     made = make("SAC", action_scaler="min_max")
     made.build_with_env("Pendulum-v1")
     assert (made.observation_shape, made.action_size) == ((3,), 1) and made.action_scaler_.maximum == [2.0]
-    assert made.predict(np.zeros((2, 3))).shape == (2, 1)
+    assert np.isfinite(metrics.evaluate_on_environment("Pendulum-v1", n_trials=1)(made))
     with pytest.raises(TypeError, match="SAC needs an environment whose actions are a Box"):
         made.build_with_env("CartPole-v1")
 

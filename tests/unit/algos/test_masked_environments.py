@@ -48,7 +48,7 @@ def test_an_algorithm_that_takes_no_masks_is_told_of_none(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("options", [{}, {"random_steps": 30}, {"explorer": ConstantEpsilonGreedy(0.5, lambda: 0)}])
-@pytest.mark.parametrize("name", ["DQN", "DiscreteBCQ", "DiscreteBC", "DiscreteAWR"])
+@pytest.mark.parametrize("name", ["DQN", "DiscreteBCQ", "DiscreteBC", "DiscreteAWR", "DiscreteSAC"])
 def test_estimators_keep_to_allowed_actions_and_store_them(name: str, options: Any) -> None:
     buffer = ReplayBuffer(100)
     make(name).fit_online(OneAllowed(), buffer, **options, **ONLINE)
@@ -59,7 +59,7 @@ def test_estimators_keep_to_allowed_actions_and_store_them(name: str, options: A
 def test_predictions_and_samples_are_allowed_ones() -> None:
     obs = np.zeros((6, 5), np.float32)
     mask = np.arange(3) == np.arange(6)[:, None] % 3
-    for name in ("DQN", "DiscreteAWR"):
+    for name in ("DQN", "DiscreteAWR", "DiscreteSAC"):
         made = make(name)
         made.create_impl((5,), 3)
         for choose in (made.predict, made.sample_action):

@@ -25,6 +25,19 @@ def test_the_second_derivative_of_the_divergence_is_the_fisher_information() -> 
     assert second == pytest.approx([4, 8])  # 1 / scale**2 and 2 / scale**2
 
 
+def test_samples_of_a_clipped_gaussian_are_in_their_interval_and_its_density_is_that_before_clipping() -> None:
+    loc, scale = torch.tensor([[0.5, -0.9]]), torch.tensor([[2.0, 1.0]])
+    clipped, whole = (kind(loc, scale) for kind in (distributions.ClippedGaussian, distributions.DiagonalGaussian))
+    samples = {}
+    for each in (clipped, whole):
+        torch.manual_seed(0)
+        samples[each] = each.sample((50,))
+    assert torch.equal(samples[clipped], samples[whole].clamp(-1, 1))
+    sample, log_prob = clipped.expand((3,)).rsample_with_log_prob()
+    assert (sample.abs() <= 1).all() and torch.equal(log_prob, whole.log_prob(sample))
+    assert torch.equal(clipped.mode, loc)
+
+
 def test_a_scalar_mean_is_refused() -> None:
     with pytest.raises(ValueError, match=r"loc is a scalar, expected a tensor \[..., n\]"):
         distributions.DiagonalGaussian(torch.tensor(0.0), 1.0)

@@ -10,6 +10,7 @@ from pfrl_like import distributions
 MAKERS: dict[str, Callable[[torch.Tensor], Distribution]] = {
     "gaussian": lambda x: distributions.DiagonalGaussian(x, x.exp()),
     "gaussian of one scale": lambda x: distributions.DiagonalGaussian(x, x[0, :1].exp()),
+    "clipped": lambda x: distributions.ClippedGaussian(x, x.exp()),
     "squashed": lambda x: distributions.SquashedGaussian(x, x.exp()),
     "categorical": distributions.Categorical,
     "masked": lambda x: distributions.MaskedCategorical(x, [True, False, True, True]),

@@ -19,6 +19,7 @@ from fqe_parts import (
     LeansOn,
     actions_of,
     built,
+    config,
     data,
     fitted,
     make,
@@ -36,9 +37,10 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError, NotFittedError
 from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
 from pfrl_like.loggers import FileAdapterFactory, LoggingStrategy
+from pfrl_like.metrics import initial_state_value_estimation_scorer, td_error_scorer
 from pfrl_like.online import explorers as online_explorers
 from pfrl_like.policies import GaussianHeadWithDiagonalCovariance
-from pfrl_like.preprocessing import MinMaxActionScaler, StandardRewardScaler
+from pfrl_like.preprocessing import MinMaxActionScaler, MinMaxScaler, StandardRewardScaler
 from pfrl_like.replay_buffers import ReplayBuffer
 
 
@@ -357,3 +359,64 @@ def test_scaled_rewards_are_those_of_single_steps() -> None:
         fqe.build_with_dataset(buffer)
     with pytest.raises(ValueError, match="the buffer has num_steps 3"):
         make(False, reward_scaler=StandardRewardScaler(mean=1.0, std=2.0)).fit_online(Noise(BOX), buffer, n_steps=1)
+
+
+def test_arguments_of_estimators_are_fields_of_the_configuration() -> None:
+    made = ope.FQE(
+        LeansOn(True), config(gamma=0.5), n_critics=3, encoder_params={"hidden_units": [4]}, q_func_type="qr",
+        scaler="min_max", use_gpu=False, bootstrap=True, share_encoder=True, eps=1e-3, batch_size=8, n_epochs=2,
+    )  # fmt: skip
+    metrics = made.fit(
+        data().episodes, eval_episodes=data().episodes[:2], scorers={"n": lambda fqe, e: len(e)}, **QUIET
+    )
+    assert [(epoch, each["n"]) for epoch, each in metrics] == [(1, 2.0), (2, 2.0)]
+    assert made.grad_step == 2 * (60 // 8) and made.config.gamma == 0.5 and made.observation_scaler.fitted
+    assert len(made.agent.critics) == 3 and made.get_params()["eps"] == 1e-3
+    again = made.__sklearn_clone__()
+    assert again.get_params() == made.get_params() | {"impl": None} and again.config == made.config
+
+
+def test_steps_that_are_missing_and_unknown_arguments_raise_an_error() -> None:
+    with pytest.raises(TypeError, match="n_steps is missing, the number of updates: pass n_steps or n_epochs"):
+        make().fit(data(), **QUIET)
+    with pytest.raises(TypeError, match="'n_critic'; the nearest is 'n_critics'"):
+        ope.FQE(LeansOn(True), n_critic=3)
+
+
+class OfTuples(LeansOn):
+    """Leans on the first of two vectors."""
+
+    def predict(self, x: Any) -> Any:
+        vector, image = x
+        assert vector.shape[1:] == (OBS,) and image.shape[1:] == (1, 8, 8)
+        return super().predict(vector)
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_observations_may_be_tuples(discrete: bool, tmp_path: Path) -> None:
+    arrays, rng = data(discrete).to_arrays(), np.random.default_rng(1)
+    x = arrays["observations"], rng.random((len(arrays["actions"]), 1, 8, 8)).astype(np.float32)
+    ends = arrays["terminals"], arrays["timeouts"]
+    recorded = MDPDataset.from_arrays(x, arrays["actions"], arrays["rewards"], *ends, discrete_action=discrete)
+    params = {"hidden_units": [8], "filters": [(2, 3, 1)], "feature_size": 4}
+    made = make(discrete, OfTuples(discrete), encoder_params=params, n_critics=2)
+    made.fit(recorded, 5, evaluators=[td_error_scorer, initial_state_value_estimation_scorer], **QUIET)
+    assert made.observation_shape == ((OBS,), (1, 8, 8))
+    actions = made.predict(x)
+    np.testing.assert_allclose(actions, LeansOn(discrete).predict(x[0]), rtol=1e-6)
+    values = made.predict_value(x, actions)
+    for i in range(2):
+        other = tuple(part + 1 if i == j else part for j, part in enumerate(x))
+        assert not np.allclose(made.predict_value(other, actions), values)
+    assert np.isfinite(made.update(recorded.sample(8))["loss"])
+    made.save_model(tmp_path / "model.pt")
+    values = made.predict_value(x, actions)
+    again = make(discrete, OfTuples(discrete), encoder_params=params, n_critics=2)
+    again.load_model(tmp_path / "model.pt")
+    np.testing.assert_array_equal(again.predict_value(x, actions), values)
+    with pytest.raises(ValueError, match="x is ndarray, expected a tuple of 2 arrays"):
+        made.predict(x[0])
+    with pytest.raises(ValueError, match="n_frames is 2, but observations are tuples: expected 1"):
+        ope.FQE(OfTuples(discrete), n_frames=2).build_with_dataset(recorded)
+    with pytest.raises(ValueError, match="scaler is .*, but observations are tuples"):
+        make(discrete, OfTuples(discrete), observation_scaler=MinMaxScaler(x[0])).build_with_dataset(recorded)

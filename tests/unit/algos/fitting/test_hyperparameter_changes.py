@@ -21,7 +21,8 @@ KEPT = {
 }  # fmt: skip
 #: The same of some estimators alone: a policy without regularisation has no layer for it, one critic no ensemble.
 KEPT_BY = {
-    "BCQ": {"n_action_samples", "action_flexibility"}, "TD3": {"regularizing_rate"},
+    "BCQ": {"n_action_samples", "action_flexibility"}, "CRR": {"target_update_type"}, "COMBO": {"alpha_threshold"},
+    **dict.fromkeys(["ReBRAC", "TD3", "TD3PlusBC"], {"regularizing_rate"}),
     "PLASWithPerturbation": {"action_flexibility"},
     **dict.fromkeys(SEQUENTIAL, {"context_size", "n_augmentations", "num_heads", "num_layers"}),
     **dict.fromkeys(["DQN", "DoubleDQN", "DiscreteCQL", "DiscreteBCQ"], {"bootstrap"}),
@@ -31,6 +32,7 @@ OTHER: dict[str, Any] = {
     "augmentation": ["single_amplitude_scaling"], "encoder_params": {"hidden_units": [5]}, "q_func_type": "qr",
     "share_encoder": True, "clip_delta": True, "discrete_action": True, "dynamics": MOPO(), "action_scaler": "min_max",
     "reward_scaler": "standard", "n_epochs": 3, "soft_q_backup": False, "mmd_kernel": "laplacian",
+    "advantage_type": "max", "weight_type": "binary", "target_update_type": "soft", "alpha_threshold": 3.0,
 }  # fmt: skip
 #: Estimators of the default run: indices of actions, numbers, imitation, a model of the environment.
 EXEMPLARS = {"DQN", "SAC", "BC", "MOPO"}

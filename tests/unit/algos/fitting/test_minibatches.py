@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from estimator_parts import QUIET, make, vectors
 
-import pfrl_like.dynamics  # noqa: F401 - MOPO is an estimator, too
-from pfrl_like.dataset import MDPDataset
+from pfrl_like.algos.fitting.minibatches import TrainingData, batch_for
+from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
+from pfrl_like.dynamics import MOPO
 from pfrl_like.testing.play import difference
 
 DISCRETE = ["DQN", "DiscreteBC", "DiscreteAWR", "discrete MOPO"]
@@ -112,3 +113,29 @@ def test_episodes_that_scorers_cannot_ask_about_are_refused_before_training() ->
         assert made.impl.optim_t == 0
     for fine in (vectors(False), None, "the scorer's own matter"):
         make("CQL").fit(vectors(False), n_steps=1, eval_episodes=fine, scorers={"score": score}, **QUIET)
+
+
+def test_rows_that_a_model_generated_are_marked() -> None:
+    recorded = vectors(False)
+    model = MOPO(n_transitions=20, horizon=3, encoder_params={"hidden_units": [8]}).fit(recorded, 1, **QUIET)
+    made = make("COMBO", dynamics=model)
+    made.build_with_dataset(recorded)
+    source = TrainingData(recorded, 100, 1)
+    source.begin_epoch(made)
+    batch = source.next_batch(made.impl)
+    minibatch = source.transitions_of(batch, made)
+    known = {action.tobytes() for action in recorded.actions}
+    for each in (batch, batch_for(made.impl, minibatch, False)):
+        marks = [action.tobytes() not in known for action in each.action.numpy()]
+        assert each.extra["imagined"].tolist() == marks and 0 < sum(marks) < 100
+    assert np.isfinite(made.update(0, 0, minibatch)).all()
+
+
+def test_next_actions_of_a_minibatch_of_arrays_are_those_of_the_dataset() -> None:
+    recorded, made = vectors(False, n=40, length=10), make("ReBRAC")
+    made.build_with_dataset(recorded)
+    transitions = [transition for episode in recorded for transition in episode]
+    arrays = batch_for(made.impl, TransitionMiniBatch(transitions), False)
+    batch = recorded.batch(np.arange(len(transitions)), 0.99, next_actions=True)
+    np.testing.assert_array_equal(arrays.next_action, batch.next_action)
+    assert arrays.next_action.isnan().any(1).sum() == 4  # of the last transitions
