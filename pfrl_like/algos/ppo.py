@@ -173,7 +173,8 @@ class PPO(NoFit, NoValues, Estimator):
         warn_of_hooks(self)
         build_for_env(self, env)
         actor: Any = RolloutActor(self, as_gymnasium(env).action_space)
-        train_online(training, SerialSource(actor, env), RolloutUpdates(self), eval_env, eval_epsilon, eval_interval)
+        updates: Any = RolloutUpdates(self)
+        train_online(training, SerialSource(actor, env), updates, eval_env, eval_epsilon, eval_interval)
         return self
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Any:

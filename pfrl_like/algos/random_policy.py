@@ -37,7 +37,7 @@ class RandomActions(nn.Module):
             return 2 * torch.rand(n, self.action_size) - 1
         return (self.std * torch.randn(n, self.action_size)).clamp(-1, 1)
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return an empty state in the form of an agent's state."""
         return {"attributes": {}, "state": {}}
 

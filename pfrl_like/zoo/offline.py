@@ -106,18 +106,12 @@ def offline(
         return q_learning(name, spaces, gamma=gamma, capacity=capacity, **of_critics, **arguments)
     adam = functools.partial(make_adam, eps=adam_eps)
     sizes = {"context_size": context_size, "n_layers": n_layers, "n_heads": n_heads, "dropout": dropout}
-    if name in _PLAS or name in ("BCQ", "BEAR"):
+    if name in ("BCQ", "BEAR", *_PLAS):
         latent_size = 2 * spaces.action_size() if latent_size is None else latent_size
         model = functools.partial(_autoencoder, layers, spaces, latent_size)
         add_module(arguments, "imitator", "imitator_optimizer", model, functools.partial(adam, lr=imitator_lr))
     policy = functools.partial(_policy, name, layers, spaces, latent_size, hidden_size=hidden_size, **sizes)
-    if name == "PLASWithPerturbation":
-        modules = {"policy": policy, "perturbation": functools.partial(_perturbation, layers, spaces)}
-        arguments |= {part: variable(part, make()) for part, make in modules.items() if part not in arguments}
-        trained = parts.nn.ModuleList([arguments[part] for part in modules])
-        arguments.setdefault("policy_optimizer", adam(trained.parameters(), lr=actor_lr))
-    optimizer = "optimizer" if name in _IMITATORS else "policy_optimizer"
-    add_module(arguments, "policy", optimizer, policy, functools.partial(adam, lr=actor_lr))
+    _add_policy(name, arguments, policy, functools.partial(_perturbation, layers, spaces), adam, actor_lr)
     arguments.setdefault("replay_buffer", make_buffer(capacity, recurrent=recurrent or name in _TRANSFORMERS))
     flags = {"recurrent": True} if recurrent else {}
     if name in _IMITATORS:
@@ -152,6 +146,20 @@ def _standardize(spaces: Spaces, mean: Any, std: Any) -> Any:
     return variable("standardize", _own.Standardize([*map(float, mean)], [*map(float, std)]))
 
 
+def _add_policy(name: str, arguments: dict[str, Any], policy: Any, perturbation: Any, adam: Any, lr: float) -> None:
+    """Add a policy and its optimiser, unless the arguments contain them. PLASWithPerturbation also gets a perturbation.
+
+    `policy` and `perturbation` are functions that return the networks.
+    """
+    if name == "PLASWithPerturbation":
+        modules = {"policy": policy, "perturbation": perturbation}
+        arguments |= {part: variable(part, make()) for part, make in modules.items() if part not in arguments}
+        trained = parts.nn.ModuleList([arguments[part] for part in modules])
+        arguments.setdefault("policy_optimizer", adam(trained.parameters(), lr=lr))
+    optimizer = "optimizer" if name in _IMITATORS else "policy_optimizer"
+    add_module(arguments, "policy", optimizer, policy, functools.partial(adam, lr=lr))
+
+
 def _perturbation(layers: Layers, spaces: Spaces) -> Any:
     size = spaces.action_size()
     return _pair_network(layers, spaces, size, size, parts.nn.Tanh())
@@ -163,7 +171,7 @@ def _policy(name: str, layers: Layers, spaces: Spaces, latent_size: int | None, 
         return _perturbation(layers, spaces)
     if name in _PLAS:
         body = layers.body(spaces.obs)
-        return layers.sequence([*body.layers, layers.linear(body.size, latent_size), parts.nn.Tanh()])
+        return layers.sequence([*body.layers, layers.linear(body.size, latent_size or 0), parts.nn.Tanh()])
     head = _HEADS[name]
     if name not in _TRANSFORMERS:
         return policy_of(layers, spaces, head)

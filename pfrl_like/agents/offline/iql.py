@@ -92,6 +92,77 @@ def iql_critic_loss(
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
 
 
+# Functions for the agents of both kinds of actions
+
+
+def store_value(
+    agent: Any, v_func: nn.Module, optimizer: torch.optim.Optimizer, expectile: float, beta: float, max_weight: float
+) -> None:
+    """Store the arguments of IQL's agents that the base class does not have. It runs before the base constructor.
+
+    Args:
+        agent: The agent.
+        v_func: Value function.
+        optimizer: Optimiser of the value function.
+        expectile: Expectile that the value function learns, between 0 and 1.
+        beta: Inverse temperature of the weights, positive.
+        max_weight: Maximum weight, positive.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
+    agent.expectile, agent.beta, agent.max_weight = expectile, beta, max_weight
+    check_positive(agent, "expectile", "beta", "max_weight")
+    if expectile >= 1:
+        raise ValueError(f"expectile is {expectile!r}, expected a number between 0 and 1")
+    agent._value_parts = {"v_func": v_func}, {"v_func_optimizer": optimizer}
+
+
+def value_parts(agent: Any) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+    """Return two dicts keyed by attribute name: the value function, and its optimiser."""
+    parts: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]] = agent._value_parts
+    return parts
+
+
+def dry_run_with_value(agent: Any, batch: Batch, distribution: Any) -> None:
+    """Raise an error if the losses cannot be computed with the value function, the policy and the critics."""
+    dry_run_output("v_func", agent.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
+    AdvantageWeightedActorCritic.try_parts(agent, batch, distribution)
+
+
+def recorded_index(agent: Any, batch: Batch) -> Tensor:
+    """Return the index of the recorded action in the output of the agent's `value_of`, [N]."""
+    zero = torch.zeros_like(batch.reward, dtype=torch.int64)
+    return batch.action.long() if agent.action_kind[0] == "discrete" else zero
+
+
+def iql_update_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    """Minimise the losses of critics, policy and value function. All losses use V before the update."""
+    with torch.no_grad():
+        index = recorded_index(agent, batch)
+        q = minimum([agent.value_of(critic, batch).evaluate_actions(index) for critic in agent.target_critics])
+    loss, v = iql_value_loss(agent.v_func, q, batch, agent.expectile, agent.batch_accumulator)
+    weighted = batch.replace(advantage=q - v)
+    td_error, stats = AdvantageWeightedActorCritic.update_step(agent, weighted, step, with_policy)
+    step("v_func_optimizer", loss)
+    return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
+
+
+def iql_critic_losses(agent: Any, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
+    """Yield one result of `iql_critic_loss` per critic."""
+    with torch.no_grad(), evaluation_mode(agent.v_func):
+        next_value = state_value_of(agent.v_func, batch, next=True)
+    options = {"action": recorded_index(agent, batch), **agent._loss_options}
+    for critic, rows in zip(agent.critics, agent._rows_of_critics(batch), strict=True):
+        yield iql_critic_loss(agent.value_of(critic, batch), rows, next_value, **options)
+
+
+def iql_weight(agent: Any, batch: Batch) -> Tensor:
+    """Return the weight min(exp(beta * A), max_weight) of each recorded action, [N]; `update_step` computes A."""
+    (advantage,) = batch.required("advantage")
+    return exponential_weight(advantage, 1 / agent.beta, agent.max_weight)
+
+
 @constructor_only("v_func_optimizer")
 class IQL(AdvantageWeightedActorCritic):
     """Implicit Q-Learning: the critics evaluate only recorded actions.
@@ -205,51 +276,18 @@ class IQL(AdvantageWeightedActorCritic):
         beta: float = 3.0,
         max_weight: float = 100.0,
     ) -> None:
-        self.expectile, self.beta, self.max_weight = expectile, beta, max_weight
-        check_positive(self, "expectile", "beta", "max_weight")
-        if expectile >= 1:
-            raise ValueError(f"expectile is {expectile!r}, expected a number between 0 and 1")
-        self._value_parts = {"v_func": v_func}, {"v_func_optimizer": v_func_optimizer}
+        store_value(self, v_func, v_func_optimizer, expectile, beta, max_weight)
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
-    def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return two dicts keyed by attribute name: the value function, and its optimiser."""
-        return self._value_parts
-
-    def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Raise an error if the losses cannot be computed with the value function, the policy and the critics."""
-        dry_run_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
-        super().try_parts(batch, distribution)
-
-    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics, policy and value function. All losses use V before the update."""
-        with torch.no_grad():
-            index = self._action_index(batch)
-            q = minimum([self.value_of(critic, batch).evaluate_actions(index) for critic in self.target_critics])
-        loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)
-        td_error, stats = super().update_step(batch.replace(advantage=q - v), step, with_policy)
-        step("v_func_optimizer", loss)
-        return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
-
-    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield one result of `iql_critic_loss` per critic."""
-        with torch.no_grad(), evaluation_mode(self.v_func):
-            next_value = state_value_of(self.v_func, batch, next=True)
-        options = {"action": self._action_index(batch), **self._loss_options}
-        for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
-            yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **options)
-
-    def _action_index(self, batch: Batch) -> Tensor:
-        """Return the index of the recorded action in the output of `value_of`, [N]."""
-        return torch.zeros_like(batch.reward, dtype=torch.int64)
-
-    def _weight(self, batch: Batch) -> Tensor:
-        """Return the weight min(exp(beta * A), max_weight) of each recorded action, [N]; `update_step` computes A."""
-        (advantage,) = batch.required("advantage")
-        return exponential_weight(advantage, 1 / self.beta, self.max_weight)
+    extra_modules = value_parts
+    try_parts = dry_run_with_value
+    update_step = iql_update_step
+    critic_losses = iql_critic_losses
+    _weight = iql_weight
 
 
-class DiscreteIQL(IQL):
+@constructor_only("v_func_optimizer")
+class DiscreteIQL(AdvantageWeightedActorCritic):
     """Implicit Q-Learning for discrete actions. Masked actions have probability 0.
 
     The losses are the losses of `IQL`. The critics return the values of all actions in a state. The losses use only the
@@ -309,11 +347,63 @@ class DiscreteIQL(IQL):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
+    averaged_rows = IQL.averaged_rows
+    averaged_updates = IQL.averaged_updates
+    reported = IQL.reported
     value_type: type[Any] = Categorical
     # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "IQL")
     value_of = staticmethod(value_of_state)
     _densities_of = staticmethod(probabilities)
+
+    v_func: Any
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        *,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 256,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        act_deterministically: bool = True,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        n_times_update: int = 1,
+        policy_update_delay: int = 1,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+        v_func: nn.Module,
+        v_func_optimizer: torch.optim.Optimizer,
+        expectile: float = 0.7,
+        beta: float = 3.0,
+        max_weight: float = 100.0,
+    ) -> None:
+        store_value(self, v_func, v_func_optimizer, expectile, beta, max_weight)
+        super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
+
+    extra_modules = value_parts
+    try_parts = dry_run_with_value
+    update_step = iql_update_step
+    critic_losses = iql_critic_losses
+    _weight = iql_weight
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Check that the critics do not take the action as input.
@@ -323,6 +413,3 @@ class DiscreteIQL(IQL):
         """
         for name, critic in self._critics_among(modules).items():
             check_takes_state(name, critic)
-
-    def _action_index(self, batch: Batch) -> Tensor:
-        return batch.action.long()

@@ -145,10 +145,10 @@ def sequences_from(transitions: TransitionMiniBatch, max_len: int) -> tuple[Tran
         max_len: Maximum number of steps of a sequence.
     """
     sequences: list[list[Transition]] = []
-    for step in transitions:
-        sequence = [step]
-        while len(sequence) < max_len and (step := step.next_transition) is not None:
-            sequence.append(step)
+    for first in transitions:
+        sequence = [first]
+        while len(sequence) < max_len and (later := sequence[-1].next_transition) is not None:
+            sequence.append(later)
         sequences.append(sequence)
     sequences.sort(key=len, reverse=True)
     steps = [sequence[time] for time in range(len(sequences[0])) for sequence in sequences if time < len(sequence)]

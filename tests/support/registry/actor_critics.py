@@ -76,7 +76,7 @@ def actor_critic(entry: Entry, case: pair_base.Case, critics: list[nn.Module], f
         options["explorer"] = pair_base.EXPLORERS[case["explorer"]](
             functools.partial(pair_base.draw, pair_base.policy_space(case))
         )
-    if issubclass(entry.kind, agents.IQL):
+    if entry.kind in (agents.IQL, agents.DiscreteIQL):
         value = network_parts.make_value(pair_base.of_networks(case))
         options |= {"v_func": value, "v_func_optimizer": pair_base.adam(value)}
     if entry.kind is agents.REDQ:
@@ -127,7 +127,7 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
         common |= {"explorer": ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2))}
     elif not weighted:
         common |= {"explorer": AdditiveGaussian(0.1, low=-1.0, high=1.0)}
-    if issubclass(kind, agents.IQL):
+    if kind in (agents.IQL, agents.DiscreteIQL):
         v_func = value_of_states(recurrent)
         common |= {"v_func": v_func, "v_func_optimizer": pair_base.sgd(v_func)}
     if issubclass(kind, agents.FittedQEvaluation):
