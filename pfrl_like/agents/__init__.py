@@ -32,7 +32,8 @@ from pfrl_like.agents.offline.cql import CQL, CalQL, DiscreteCQL
 from pfrl_like.agents.offline.decision_transformer import DecisionTransformer, DiscreteDecisionTransformer
 from pfrl_like.agents.offline.edac import EDAC
 from pfrl_like.agents.offline.fitted_q_evaluation import DiscreteFittedQEvaluation, FittedQEvaluation
-from pfrl_like.agents.offline.iql import IQL
+from pfrl_like.agents.offline.iql import IQL, DiscreteIQL
+from pfrl_like.agents.offline.plas import PLAS, PLASWithPerturbation
 from pfrl_like.agents.offline.td3_plus_bc import ReBRAC, TD3PlusBC
 from pfrl_like.agents.pal import PAL
 from pfrl_like.agents.ppo import PPO
@@ -52,10 +53,10 @@ __all__ = [
     "A2C", "A3C", "ACER", "AL", "APPO", "AWAC", "AWR", "AdvantageWeightedActorCritic", "BC", "BCQ", "BEAR", "COMBO",
     "CQL", "CRR", "CalQL", "CategoricalDQN", "CategoricalDoubleDQN", "CrossQ", "DDPG", "DPP", "DQN",
     "DecisionTransformer", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer",
-    "DiscreteFittedQEvaluation", "DiscreteSAC", "DoubleDQN", "DoubleIQN", "DoublePAL", "EDAC", "FQF",
+    "DiscreteFittedQEvaluation", "DiscreteIQL", "DiscreteSAC", "DoubleDQN", "DoubleIQN", "DoublePAL", "EDAC", "FQF",
     "FittedQEvaluation", "IMPALA", "IQL", "IQN", "OffPolicyActorCritic", "OffPolicyAgent", "OnPolicyAgent",
-    "MunchausenDQN", "PAL", "PPO", "QRDQN", "REDQ", "REINFORCE", "ReBRAC", "SoftActorCritic", "StateQFunctionActor",
-    "TD3", "TD3PlusBC", "TQC", "TRPO",
+    "MunchausenDQN", "PAL", "PLAS", "PLASWithPerturbation", "PPO", "QRDQN", "REDQ", "REINFORCE", "ReBRAC",
+    "SoftActorCritic", "StateQFunctionActor", "TD3", "TD3PlusBC", "TQC", "TRPO",
 ]  # fmt: skip
 
 

@@ -9,20 +9,27 @@ from pfrl_like.algos.bcq import BCQ, BEAR, DiscreteBCQ
 from pfrl_like.algos.cal_ql import COMBO, CalQL
 from pfrl_like.algos.crr import CRR
 from pfrl_like.algos.ddpg import DDPG, TD3
+from pfrl_like.algos.decision_transformer import DecisionTransformer, DiscreteDecisionTransformer
+from pfrl_like.algos.discrete_iql import DiscreteIQL
 from pfrl_like.algos.discrete_sac import DiscreteSAC
 from pfrl_like.algos.dqn import DQN, DiscreteCQL, DoubleDQN
 from pfrl_like.algos.edac import EDAC, SACN
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.iql import IQL
 from pfrl_like.algos.off_policy_rl_algorithm import EpochDDPG, EpochDQN, OffPolicyRLAlgorithm
+from pfrl_like.algos.plas import PLAS, PLASWithPerturbation
+from pfrl_like.algos.ppo import PPO
+from pfrl_like.algos.random_policy import DiscreteRandomPolicy, RandomPolicy
 from pfrl_like.algos.sac import AWAC, CQL, SAC
 from pfrl_like.algos.td3_plus_bc import ReBRAC, TD3PlusBC
 from pfrl_like.online.explorers import ConstantEpsilonGreedy
 
 __all__ = [
     "AWAC", "AWR", "AlgoBase", "BC", "BCQ", "BEAR", "COMBO", "CQL", "CRR", "CalQL", "ConstantEpsilonGreedy", "DDPG",
-    "DQN", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteSAC", "DoubleDQN", "EDAC", "EpochDDPG",
-    "EpochDQN", "Estimator", "IQL", "OffPolicyRLAlgorithm", "ReBRAC", "SAC", "SACN", "TD3", "TD3PlusBC",
+    "DQN", "DecisionTransformer", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL",
+    "DiscreteDecisionTransformer", "DiscreteIQL", "DiscreteRandomPolicy", "DiscreteSAC", "DoubleDQN", "EDAC",
+    "EpochDDPG", "EpochDQN", "Estimator", "IQL", "OffPolicyRLAlgorithm", "PLAS", "PLASWithPerturbation", "PPO",
+    "RandomPolicy", "ReBRAC", "SAC", "SACN", "TD3", "TD3PlusBC",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers would accept every name

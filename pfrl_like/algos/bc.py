@@ -1,15 +1,16 @@
 """Estimators of behavioural cloning."""
 
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from torch import nn
 
 from pfrl_like import agents
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.fitting.networks import adam, categorical_policy, deterministic_policy
+from pfrl_like.algos.fitting.unsupported import NoValues
 
 
-class BC(Estimator):
+class BC(NoValues, Estimator):
     """Estimator for behavioural cloning of continuous actions with the squared error; the agent is a `BC`.
 
     An update is equal to an update of d3rlpy 2.8 with a deterministic policy.
@@ -56,22 +57,6 @@ class BC(Estimator):
 
     def _optimizer(self, policy: nn.Module) -> Any:
         return adam(policy, self.learning_rate, self.eps)
-
-    def predict_value(self, x: Any, action: Any, with_std: bool = False) -> NoReturn:
-        """Raise an error, because behavioural cloning does not learn values.
-
-        Raises:
-            NotImplementedError: Always.
-        """
-        raise NotImplementedError(f"{type(self).__name__} learns only a policy and has no values")
-
-    def sample_action(self, x: Any, *, action_mask: Any = None) -> NoReturn:
-        """Raise an error, because the policy is deterministic. Call `predict` instead.
-
-        Raises:
-            NotImplementedError: Always.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not sample actions: use predict")
 
 
 class DiscreteBC(BC):

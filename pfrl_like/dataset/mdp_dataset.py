@@ -401,7 +401,31 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             TypeError: If `max_len` is not an integer, or `rng` is not a NumPy generator.
         """
         check_counts(optional=True, max_len=max_len)
-        table, index = self.table, sample_indices(n, self.n_steps, rng)
+        index = sample_indices(n, self.n_steps, rng)
+        return self.sequences(index, max_len, gamma, device, next_actions=next_actions, continuation=continuation)
+
+    def sequences(
+        self,
+        index: Indices,
+        max_len: int | None = None,
+        gamma: float = 1.0,
+        device: torch.device | str = "cpu",
+        *,
+        next_actions: bool = False,
+        continuation: float = 0,
+    ) -> Batch:
+        """Return packed sequences that begin with the transitions of the numbers `index`, like `sample_sequences`.
+
+        Args:
+            index: Numbers of the first transitions of the sequences, [n].
+            max_len: Maximum number of steps of a sequence. If None, sequences continue to the end of their episodes.
+            gamma: Discount factor per step.
+            device: Device of the tensors.
+            next_actions: True to fill `Batch.next_action`.
+            continuation: Number of steps after each transition that `Batch.continuation` contains. If infinity, all
+                later steps of the episode. If 0, `Batch.continuation` is None.
+        """
+        table = self.table
         first = table.steps[index]
         lengths = table.ends[table.episode[first]] - first
         lengths = lengths if max_len is None else np.minimum(lengths, max_len)

@@ -74,6 +74,23 @@ class Selection:
         return self.batch(sample_indices(n, len(self), rng), *arguments, **options)
 
 
+class SelectedSequences(Selection):
+    """Sequences of selected episodes, numbered like the transitions with which they begin.
+
+    Args:
+        episodes: A dataset, or episodes.
+        max_len: Maximum number of steps of a sequence.
+    """
+
+    def __init__(self, episodes: Any, max_len: int) -> None:
+        super().__init__(episodes)
+        self.max_len = max_len
+
+    def batch(self, index: Indices, *arguments: Any, n_frames: int = 1, **options: Any) -> Batch:
+        """Return the sequences with the numbers `index`, like `MDPDataset.sequences`. Frames are not stacked."""
+        return self.dataset.sequences(self.index[index], self.max_len, *arguments, **options)
+
+
 def batch_of(
     minibatch: TransitionMiniBatch,
     gamma: float,

@@ -16,9 +16,11 @@ _HEADS: dict[str, Head] = {
     **dict.fromkeys(["BC", "BCQ", "DecisionTransformer", "TD3PlusBC", "ReBRAC"], "deterministic"),
     **dict.fromkeys(["AWAC", "AWR", "IQL"], "gaussian"),
     **dict.fromkeys(["BEAR", "CQL", "CalQL", "COMBO", "CRR", "EDAC"], "squashed"),
-    **dict.fromkeys(["DiscreteAWR", "DiscreteBC", "DiscreteDecisionTransformer"], "categorical"),
+    **dict.fromkeys(["PLAS", "PLASWithPerturbation"], "deterministic"),
+    **dict.fromkeys(["DiscreteAWR", "DiscreteBC", "DiscreteDecisionTransformer", "DiscreteIQL"], "categorical"),
 }
 _TRANSFORMERS = ("DecisionTransformer", "DiscreteDecisionTransformer")
+_PLAS = ("PLAS", "PLASWithPerturbation")
 #: Agents that have neither critics nor a value function.
 _IMITATORS = ("BC", "DiscreteBC", *_TRANSFORMERS)
 #: Agents with a Q-function of discrete actions.
@@ -66,13 +68,13 @@ def offline(
         recurrent: True for a GRU in place of the last hidden layer. The replay buffer then has episodes.
         actor_lr: Learning rate of the policy.
         critic_lr: Learning rate of critics, value functions and Q-functions. In DiscreteBCQ also of the imitator.
-        imitator_lr: Learning rate of the model of actions in BCQ and BEAR.
+        imitator_lr: Learning rate of the model of actions in BCQ, BEAR and PLAS.
         adam_eps: Epsilon of Adam.
         gamma: Discount factor per step. Behavioural cloning and Decision Transformers have none.
         capacity: Maximum number of steps in the replay buffer, which only learning in an environment uses. None for no
             limit.
         n_critics: Number of critics, at least 2. None for 10 in EDAC, and 2 in other agents.
-        latent_size: Size of the latent vector in BCQ and BEAR. None for twice the length of an action.
+        latent_size: Size of the latent vector in BCQ, BEAR and PLAS. None for twice the length of an action.
         obs_mean: Mean of each number of a vector observation, a list. Networks then standardise observations.
         obs_std: Standard deviation of each number of a vector observation, positive, a list.
         hidden_size: Size of a token of a Decision Transformer.
@@ -104,19 +106,19 @@ def offline(
         return q_learning(name, spaces, gamma=gamma, capacity=capacity, **of_critics, **arguments)
     adam = functools.partial(make_adam, eps=adam_eps)
     sizes = {"context_size": context_size, "n_layers": n_layers, "n_heads": n_heads, "dropout": dropout}
-    policy = functools.partial(_policy, name, layers, spaces, hidden_size=hidden_size, **sizes)
-    optimizer = "optimizer" if name in _IMITATORS else "policy_optimizer"
-    add_module(arguments, "policy", optimizer, policy, functools.partial(adam, lr=actor_lr))
+    if name in ("BCQ", "BEAR", *_PLAS):
+        latent_size = 2 * spaces.action_size() if latent_size is None else latent_size
+        model = functools.partial(_autoencoder, layers, spaces, latent_size)
+        add_module(arguments, "imitator", "imitator_optimizer", model, functools.partial(adam, lr=imitator_lr))
+    policy = functools.partial(_policy, name, layers, spaces, latent_size, hidden_size=hidden_size, **sizes)
+    _add_policy(name, arguments, policy, functools.partial(_perturbation, layers, spaces), adam, actor_lr)
     arguments.setdefault("replay_buffer", make_buffer(capacity, recurrent=recurrent or name in _TRANSFORMERS))
     flags = {"recurrent": True} if recurrent else {}
     if name in _IMITATORS:
         return compose_agent(name, **arguments | flags)
-    if name in ("AWR", "DiscreteAWR", "IQL"):
+    if name in ("AWR", "DiscreteAWR", "DiscreteIQL", "IQL"):
         value = functools.partial(_value, dataclasses.replace(layers, layer_norm=layer_norm), spaces)
         add_module(arguments, "v_func", "v_func_optimizer", value, functools.partial(adam, lr=critic_lr))
-    if name in ("BCQ", "BEAR"):
-        model = functools.partial(_autoencoder, layers, spaces, latent_size)
-        add_module(arguments, "imitator", "imitator_optimizer", model, functools.partial(adam, lr=imitator_lr))
     if name not in ("AWR", "DiscreteAWR"):
         n_critics = (10 if name == "EDAC" else 2) if n_critics is None else n_critics
         check_counts(least=2, n_critics=n_critics)
@@ -144,11 +146,32 @@ def _standardize(spaces: Spaces, mean: Any, std: Any) -> Any:
     return variable("standardize", _own.Standardize([*map(float, mean)], [*map(float, std)]))
 
 
-def _policy(name: str, layers: Layers, spaces: Spaces, **settings: Any) -> Any:
+def _add_policy(name: str, arguments: dict[str, Any], policy: Any, perturbation: Any, adam: Any, lr: float) -> None:
+    """Add a policy and its optimiser, unless the arguments contain them. PLASWithPerturbation also gets a perturbation.
+
+    `policy` and `perturbation` are functions that return the networks.
+    """
+    if name == "PLASWithPerturbation":
+        modules = {"policy": policy, "perturbation": perturbation}
+        arguments |= {part: variable(part, make()) for part, make in modules.items() if part not in arguments}
+        trained = parts.nn.ModuleList([arguments[part] for part in modules])
+        arguments.setdefault("policy_optimizer", adam(trained.parameters(), lr=lr))
+    optimizer = "optimizer" if name in _IMITATORS else "policy_optimizer"
+    add_module(arguments, "policy", optimizer, policy, functools.partial(adam, lr=lr))
+
+
+def _perturbation(layers: Layers, spaces: Spaces) -> Any:
+    size = spaces.action_size()
+    return _pair_network(layers, spaces, size, size, parts.nn.Tanh())
+
+
+def _policy(name: str, layers: Layers, spaces: Spaces, latent_size: int | None, **settings: Any) -> Any:
     """Return a policy. `settings` are those of a Decision Transformer."""
-    if name == "BCQ":  # a perturbation of actions
-        size = spaces.action_size()
-        return _pair_network(layers, spaces, size, size, parts.nn.Tanh())
+    if name == "BCQ":
+        return _perturbation(layers, spaces)
+    if name in _PLAS:
+        body = layers.body(spaces.obs)
+        return layers.sequence([*body.layers, layers.linear(body.size, latent_size or 0), parts.nn.Tanh()])
     head = _HEADS[name]
     if name not in _TRANSFORMERS:
         return policy_of(layers, spaces, head)
@@ -164,9 +187,8 @@ def _value(layers: Layers, spaces: Spaces) -> Any:
     return layers.sequence([*body.layers, layers.linear(body.size, 1, 1.0)])
 
 
-def _autoencoder(layers: Layers, spaces: Spaces, latent_size: int | None) -> Any:
+def _autoencoder(layers: Layers, spaces: Spaces, latent_size: int) -> Any:
     size = spaces.action_size()
-    latent_size = 2 * size if latent_size is None else latent_size
     encoder = _pair_network(layers, spaces, size, 2 * latent_size)
     return _own.ConditionalVAE(encoder, _pair_network(layers, spaces, latent_size, size), latent_size)
 

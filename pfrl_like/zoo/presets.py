@@ -34,7 +34,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "asynchronous": ("a3c", "acer"),
     "offline": (
         *("bc", "discrete_bc", "bcq", "discrete_bcq", "bear", "cql", "cal_ql", "discrete_cql", "combo", "iql", "awac"),
-        *("crr", "td3_plus_bc", "rebrac", "edac", "awr", "discrete_awr"),
+        *("crr", "td3_plus_bc", "rebrac", "edac", "awr", "discrete_awr", "discrete_iql", "plas"),
+        *("plas_with_perturbation",),
         *("decision_transformer", "discrete_decision_transformer"),
     ),
 }

@@ -54,6 +54,7 @@ OWN_TEXTS = {
     "DiscreteBC": "policy",
     "DiscreteBCQ": "replay_buffer minibatch_size recurrent episodic_update_len num_steps burn_in",
     "DiscreteFittedQEvaluation": "q_funcs",
+    "DiscreteIQL": "policy q_func1",
     "DiscreteSAC": "policy q_func1 entropy_target",
     "REDQ": "compile",
     "TQC": "further_q_funcs",

@@ -77,9 +77,14 @@ def test_every_other_agent_with_replay_keeps_the_contracts(name: str, buffer: st
 
 COMPILED = ["AL", "PAL", "DoublePAL", "DPP", "AWR", "BCQ", "DiscreteBCQ", "BEAR", "CalQL", "CQL", "EDAC"]
 
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("EDAC", {"eta": 0.0}),
+    *((name, {"rl_start_step": 1}) for name in ("PLAS", "PLASWithPerturbation")),
+]
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in COMPILED), ("EDAC", {"eta": 0.0})])
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in COMPILED), *OPTIONS])
 def test_a_compiled_update_has_the_errors_of_an_ordinary_one(name: str, options: dict[str, Any]) -> None:
     kind = REGISTRY[name].kind
     make_batch = (agent_parts if obs_size(kind) == 5 else actor_critic_parts).make_batch

@@ -4,7 +4,8 @@ import math
 
 import pytest
 import torch
-from hand_parts import Acts, Gaussian, Ramps, Slope
+from hand_parts import Acts, Gaussian, Ramps, Slope, Table
+from registry import made
 from torch import nn
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
@@ -155,3 +156,22 @@ def test_the_critics_of_iql_bootstrap_from_the_value_of_the_next_state() -> None
     quantiles = QuantileDiscreteActionValue(torch.tensor([[[1.0], [2.5]], [[2.0], [4.0]]]))
     of_means = iql_critic_loss(quantiles, BATCH, torch.tensor([4.0, 5.0]))
     assert of_means[1].tolist() == pytest.approx(error.tolist())
+
+
+def test_the_critics_of_discrete_iql_learn_only_the_recorded_actions() -> None:
+    v_func = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(v_func.weight)  # V(s) = s
+    policy = nn.Sequential(nn.Linear(1, 2, bias=False), SoftmaxCategoricalHead())
+    nn.init.zeros_(policy[0].weight)  # both actions are equally likely
+    critics = {"q_func1": Table([2.0, 3.0]), "q_func2": Table([1.0, 4.0])}
+    agent = made("DiscreteIQL", policy=policy, v_func=v_func, **critics, beta=0.5, max_weight=3.0)
+    batch, losses = BATCH.replace(action=torch.tensor([0, 1])), []
+    # Q = 2 and 6, 1 and 8; r + 0.9 V(s') = 1 + 0.9 * 3 and, at the end of the episode, 10
+    errors = [error.tolist() for _, error, _ in agent.critic_losses(batch)]
+    assert errors == [pytest.approx([1.7, 4.0]), pytest.approx([2.7, 2.0])]
+    agent.update_step(batch, lambda name, loss: losses.append((name, loss.item())))
+    found = dict(losses)
+    assert found["q_func1_optimizer"] == pytest.approx((1.7**2 + 16) / 2)
+    # the least Q of the targets is 1 and 6, V is 1 and 2: weights exp(0) and exp(0.5 * 4), which is cut off at 3
+    assert found["policy_optimizer"] == pytest.approx((1 + 3) / 2 * math.log(2))
+    assert found["v_func_optimizer"] == pytest.approx(0.7 * 16 / 2)

@@ -89,7 +89,8 @@ def mlp(n_inputs: int, n_outputs: int, *last: nn.Module, pair: bool = False) -> 
 
 def actor_critic(kind: Any, policy: nn.Module, **options: Any) -> Any:
     critics = [mlp(2, 1, pair=True) for _ in range(2)]
-    optimizers = [adam(part.parameters()) for part in (policy, *critics)]
+    trained = nn.ModuleList([policy, *(part for name, part in options.items() if name == "perturbation")])
+    optimizers = [adam(part.parameters()) for part in (trained, *critics)]
     common = {"minibatch_size": 64, "soft_update_tau": 0.02}
     return kind(policy, *critics, *optimizers, ReplayBuffer(), GAMMA, **common, **options)
 
@@ -124,6 +125,14 @@ def discrete_bcq() -> Any:
     return agents.DiscreteBCQ(q_function, optimizer, ReplayBuffer(), GAMMA, Greedy(), **options)
 
 
+def discrete_iql() -> Any:
+    critics, v_func = [mlp(1, 3, Lambda(DiscreteActionValue)) for _ in range(2)], mlp(1, 1)
+    policy = mlp(1, 3, policies.SoftmaxCategoricalHead())
+    optimizers = [adam(part.parameters()) for part in (policy, *critics, v_func)]
+    options = {"minibatch_size": 64, "soft_update_tau": 0.02, "v_func": v_func, "v_func_optimizer": optimizers.pop()}
+    return agents.DiscreteIQL(policy, *critics, *optimizers, ReplayBuffer(), GAMMA, beta=10.0, **options)
+
+
 def transformer(kind: Any, n_actions: int, *head: nn.Module) -> Any:
     policy = ReturnConditionedTransformer(
         mlp(1, 32), n_actions, nn.Sequential(nn.Linear(32, n_actions), *head), hidden_size=32, context_size=4,
@@ -147,9 +156,15 @@ AGENTS: dict[str, tuple[Callable[[], Any], bool, int, float]] = {
         agents.DecisionTransformer, 1, nn.Tanh(), policies.DeterministicHead()), False, 1000, 0.6),
     "DiscreteAWR": (lambda: awr(agents.DiscreteAWR, mlp(1, 3, policies.SoftmaxCategoricalHead())), True, 300, 0.8),
     "DiscreteBCQ": (discrete_bcq, True, 1000, 0.8),
+    "DiscreteIQL": (discrete_iql, True, 1000, 0.8),
     "DiscreteDecisionTransformer": (lambda: transformer(
         agents.DiscreteDecisionTransformer, 3, policies.SoftmaxCategoricalHead()), True, 1000, 0.5),
     "EDAC": (edac, False, 500, 0.9),
+    "PLAS": (lambda: with_imitator(
+        agents.PLAS, mlp(1, 2, nn.Tanh()), rl_start_step=500), False, 1500, 0.8),
+    "PLASWithPerturbation": (lambda: with_imitator(
+        agents.PLASWithPerturbation, mlp(1, 2, nn.Tanh()), rl_start_step=500,
+        perturbation=mlp(2, 1, nn.Tanh(), pair=True)), False, 1500, 0.8),
 }  # fmt: skip
 
 

@@ -7,13 +7,17 @@ import torch
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.hyperparameters import parameters_of
+from pfrl_like.algos.fitting.unsupported import NoFit, NoValues
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.random_streams.streams import isolated_rng
 
 #: Networks small enough for tests.
 SMALL: dict[str, Any] = {"batch_size": 16, "encoder_params": {"hidden_units": [16]}}
 #: The same for estimators whose updates are many steps, or are made of many actions.
-FEW: dict[str, Any] = {"n_actor_updates": 3, "n_critic_updates": 2, "n_action_samples": 4}
+FEW: dict[str, Any] = {
+    "n_actor_updates": 3, "n_critic_updates": 2, "n_action_samples": 4, "warmup_steps": 3, "context_size": 3,
+    "num_layers": 1, "num_heads": 1,
+}  # fmt: skip
 #: Arguments of `fit` that leave nothing behind.
 QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress": False}
 
@@ -42,8 +46,16 @@ def images(discrete: bool, n: int = 40, length: int = 10, side: int = 16) -> MDP
     return MDPDataset.from_arrays(observations, actions, rng.normal(size=n), terminals, discrete_action=discrete)
 
 
-#: All estimators that act, by name.
-ALL = sorted(name for name in algos.fitting.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
+#: All estimators that learn from recorded data, by name.
+ALL = sorted(
+    name
+    for name, kind in algos.fitting.base.ESTIMATORS.items()
+    if hasattr(algos, name) and name != "Estimator" and not issubclass(kind, NoFit)
+)
+#: Those of them that learn from sequences, not from transitions.
+SEQUENTIAL = ("DecisionTransformer", "DiscreteDecisionTransformer")
+#: Those of them that sample actions by another method than `predict`.
+SAMPLING = [name for name in ALL if name != "BCQ" and not issubclass(algos.fitting.base.ESTIMATORS[name], NoValues)]
 
 #: Filters for such images.
 SMALL_FILTERS: dict[str, Any] = {"filters": [(4, 4, 2), (4, 3, 1)], "feature_size": 8}

@@ -25,29 +25,34 @@ from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of
 from pfrl_like.learning.model_outputs import obs_in_errors, wrong_value
-from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 
 
-def perturb(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
+def perturb(policy: Any, obs: Any, action: Tensor, scale: float, argument: str = "policy") -> Tensor:
     """Return the perturbed actions a + scale * xi(s, a), clipped to [-1, 1], [N, A] (arXiv:1812.02900, section 4.2).
 
+    Args:
+        policy: Network of the perturbation xi.
+        obs: Features of N observations.
+        action: Actions a, [N, A].
+        scale: Factor of the perturbation.
+        argument: Name of the network in error messages.
+
     Raises:
-        TypeError: If `policy`, the network of the perturbation xi, does not return a tensor.
+        TypeError: If the network does not return a tensor.
         ValueError: If the perturbation and the action differ in size.
     """
     perturbation: Any = fast_forward(policy, (obs, action))
     if not isinstance(perturbation, Tensor):
-        raise wrong_value(perturbation, Tensor, "policy", "one that ends in Tanh")
+        raise wrong_value(perturbation, Tensor, argument, "one that ends in Tanh")
     if perturbation.shape[1:] != action.shape[1:]:  # a single number would be broadcast
-        raise ValueError(f"policy gives shape {tuple(perturbation.shape)} for actions of {tuple(action.shape)}")
+        raise ValueError(f"{argument} gives shape {tuple(perturbation.shape)} for actions of {tuple(action.shape)}")
     shifted: Tensor = torch.add(action, perturbation, alpha=scale)
     return shifted.clamp(-1.0, 1.0)
 
@@ -256,14 +261,8 @@ class BCQ(OffPolicyActorCritic):
         return imitation.step_imitator(self, batch, step, result)
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Check the imitator.
-
-        Raises:
-            TypeError: If the imitator is not a `ConditionalVAE`. The message names the argument.
-        """
-        imitator = modules["imitator"]
-        if not isinstance(imitator, ConditionalVAE):
-            raise TypeError(f"imitator is {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
+        """Check the imitator."""
+        imitation.check_autoencoder(modules["imitator"])
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """Raise an error if the losses cannot be computed with the imitator, the policy and the critics."""
@@ -277,8 +276,7 @@ class BCQ(OffPolicyActorCritic):
 
         Raise an error if the imitator cannot act.
         """
-        with obs_in_errors("imitator.decoder", obs), torch.no_grad(), isolated_rng():
-            imitation.imitated_actions(self._choice.imitator, obs, 1)
+        imitation.dry_run_decoder(self._choice.imitator, obs)
         return super().probe(obs)
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:

@@ -18,6 +18,7 @@ from pfrl_like.learning.acting import scatter_rows
 from pfrl_like.learning.compatibility.dry_run import dry_run_output, name_in_errors
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
 from pfrl_like.learning.critics import mean_value, value_of, values_of_actions
+from pfrl_like.learning.model_outputs import obs_in_errors
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.optimizers.compiled_step import Step
@@ -97,6 +98,22 @@ def step_imitator(agent: Any, batch: Batch, step: Step, critic_result: Update | 
     step("imitator_optimizer", loss)
     td_error, stats = critic_result or (error, {"loss": loss.detach()})
     return td_error, {**stats, "imitator_loss": loss.detach()}
+
+
+def check_autoencoder(imitator: nn.Module) -> None:
+    """Check the class of an imitator.
+
+    Raises:
+        TypeError: If the imitator is not a `ConditionalVAE`. The message names the argument.
+    """
+    if not isinstance(imitator, ConditionalVAE):
+        raise TypeError(f"imitator is {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
+
+
+def dry_run_decoder(imitator: nn.Module, obs: Any) -> None:
+    """Raise an error if the imitator cannot act for the features of one observation, [1, ...]."""
+    with obs_in_errors("imitator.decoder", obs), torch.no_grad(), isolated_rng():
+        imitated_actions(imitator, obs, 1)
 
 
 def dry_run_imitator(agent: Any, batch: Batch) -> None:

@@ -139,7 +139,7 @@ class Fitting:
             ValueError: If there is no transition, or the data have other shapes than the agent.
             TypeError: If only one of dataset and algorithm has discrete actions.
         """
-        self._build_for(TrainingData(dataset, self.batch_size, self.n_frames, self.learns_next_observations))
+        self._build_for(self._training_data(dataset))
 
     def fitter(self, *args: Any, **kwargs: Any) -> Iterator[tuple[int, dict[str, float]]]:
         """Return an iterator that trains for one epoch per item. The arguments are the same as in `fit`.
@@ -161,7 +161,7 @@ class Fitting:
         if self.dynamics is not None and not hasattr(self.dynamics, "generate"):
             raise TypeError(f"dynamics is {self.dynamics!r:.80}, expected a model of pfrl_like.dynamics or None")
         warn_of_hooks(self)
-        data = TrainingData(episodes, self.batch_size, self.n_frames, self.learns_next_observations)
+        data = self._training_data(episodes)
         self._build_for(data)
         if self.dynamics is None and len(data.source) < self.batch_size:
             text = "batch_size is %d, but there are %d transitions: each minibatch contains all transitions"
@@ -170,6 +170,10 @@ class Fitting:
         if named:
             check_eval_episodes(self, eval_episodes)
         yield from training.epochs(data, named, eval_episodes, n_epochs)
+
+    def _training_data(self: Any, episodes: Any) -> TrainingData:
+        """Return the minibatches of episodes."""
+        return TrainingData(episodes, self.batch_size, self.n_frames, self.learns_next_observations)
 
     def _build_for(self: Any, data: TrainingData) -> None:
         """Build the agent if it is not built yet. Raise an error if the data do not match the agent."""

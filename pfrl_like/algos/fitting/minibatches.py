@@ -127,9 +127,32 @@ def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: boo
     """Convert transitions to a batch for an agent.
 
     If the agent needs the steps or the actions after each transition, the batch contains them: the transitions that are
-    linked by `next_transition`, or the next actions.
+    linked by `next_transition`, or the next actions. If the agent learns from sequences, the transitions are the first
+    steps of the sequences.
     """
-    return batch_of(transitions, agent.gamma, agent.device, discrete_action, **getattr(agent, "sampling", {}))
+    lengths = None
+    if getattr(agent, "learns_from_sequences", False):
+        transitions, lengths = sequences_from(transitions, agent.sequence_length)
+    batch = batch_of(transitions, agent.gamma, agent.device, discrete_action, **getattr(agent, "sampling", {}))
+    return batch if lengths is None else batch.replace(lengths=lengths)
+
+
+def sequences_from(transitions: TransitionMiniBatch, max_len: int) -> tuple[TransitionMiniBatch, Tensor]:
+    """Return the steps of the sequences that begin with the transitions, packed, and the lengths of the sequences.
+
+    Args:
+        transitions: First steps. Later steps are linked by `next_transition`.
+        max_len: Maximum number of steps of a sequence.
+    """
+    sequences: list[list[Transition]] = []
+    for first in transitions:
+        sequence = [first]
+        while len(sequence) < max_len and (later := sequence[-1].next_transition) is not None:
+            sequence.append(later)
+        sequences.append(sequence)
+    sequences.sort(key=len, reverse=True)
+    steps = [sequence[time] for time in range(len(sequences[0])) for sequence in sequences if time < len(sequence)]
+    return TransitionMiniBatch(steps, transitions.n_frames), torch.tensor([*map(len, sequences)])
 
 
 class SampledData:

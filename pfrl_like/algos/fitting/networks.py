@@ -285,9 +285,13 @@ class ActorCritic(QLearning):
     def _actor_critic(
         self, agent_class: Any, policy: nn.Module, critics: nn.Module, weight_decay: float = 0.0, **options: Any
     ) -> Any:
-        """Build an agent that has two critic arguments. The first is the ensemble `critics`, the second is None."""
+        """Build an agent that has two critic arguments. The first is the ensemble `critics`, the second is None.
+
+        If `options` contain a `perturbation`, the policy's optimiser trains both networks.
+        """
+        trained = nn.ModuleList([policy, options["perturbation"]]) if "perturbation" in options else policy
         return agent_class(
-            policy, critics, None, adam(policy, self.actor_learning_rate, self.eps, weight_decay),
+            policy, critics, None, adam(trained, self.actor_learning_rate, self.eps, weight_decay),
             adam(critics, self.critic_learning_rate, self.eps), None, gamma=self.gamma, soft_update_tau=self.tau,
             **self._common(), **options,
         )  # fmt: skip

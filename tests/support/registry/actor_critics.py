@@ -1,5 +1,6 @@
 """Actor-critics with replay: DDPG, TD3, SAC, their kin, and those of their algorithms that learn offline."""
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from registry.effects import (
     anew,
     begun_anew,
     learnt,
+    multiplied,
     not_compiled,
     not_recurrent,
     of_critics,
@@ -74,7 +76,7 @@ def actor_critic(entry: Entry, case: pair_base.Case, critics: list[nn.Module], f
         options["explorer"] = pair_base.EXPLORERS[case["explorer"]](
             functools.partial(pair_base.draw, pair_base.policy_space(case))
         )
-    if entry.kind is agents.IQL:
+    if entry.kind in (agents.IQL, agents.DiscreteIQL):
         value = network_parts.make_value(pair_base.of_networks(case))
         options |= {"v_func": value, "v_func_optimizer": pair_base.adam(value)}
     if entry.kind is agents.REDQ:
@@ -115,7 +117,7 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
     critics = [critic_of_pairs("numbers", remembering) for _ in range(1 if kind is agents.DDPG else 2)]
     if kind is agents.TQC:
         critics = [critic_of_pairs("quantiles", recurrent) for _ in range(2)]
-    if kind in (agents.DiscreteSAC, agents.DiscreteFittedQEvaluation):
+    if kind in (agents.DiscreteSAC, agents.DiscreteFittedQEvaluation, agents.DiscreteIQL):
         policy = discrete_policy(recurrent)
         critics = [network_parts.make_q_function("expected", recurrent, obs_size=4) for _ in range(2)]
     common = pair_base.of_replay(entry.kind, recurrent)
@@ -125,7 +127,7 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
         common |= {"explorer": ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2))}
     elif not weighted:
         common |= {"explorer": AdditiveGaussian(0.1, low=-1.0, high=1.0)}
-    if kind is agents.IQL:
+    if kind in (agents.IQL, agents.DiscreteIQL):
         v_func = value_of_states(recurrent)
         common |= {"v_func": v_func, "v_func_optimizer": pair_base.sgd(v_func)}
     if issubclass(kind, agents.FittedQEvaluation):
@@ -146,7 +148,8 @@ def arguments(entry: Entry, recurrent: bool) -> Arguments:
         }
         return {"policy": policy, **named, "target_update_interval": 5, **common}
     named = {f"q_func{i}": critic for i, critic in enumerate(critics, 1)}
-    optimizers = {f"{name}_optimizer": pair_base.sgd(critic) for name, critic in named.items()}
+    lr = 0.01 if kind is agents.DiscreteIQL else 0.05  # its error is not halved
+    optimizers = {f"{name}_optimizer": pair_base.sgd(critic, lr=lr) for name, critic in named.items()}
     return {"policy": policy, **named, "policy_optimizer": pair_base.sgd(policy), **optimizers, **common}
 
 
@@ -280,6 +283,9 @@ IQL: Table = {
     "max_weight": learnt(0.5, IMITATING + "iqls_weights_are_those_of_q_over_v"),
 }  # fmt: skip
 
+#: A third critic of other signs, which is often the least one.
+LOWER = Made(lambda all: [multiplied(copy.deepcopy(all["q_func1"]), -1.0)])
+
 # Families
 
 EXPLORING = Family(arguments, OF_EXPLORING, 4, make, misfits, pair_base.policy_space)
@@ -287,6 +293,7 @@ SOFT = dataclasses.replace(EXPLORING, effects=OF_SAC)
 WEIGHTED = dataclasses.replace(EXPLORING, effects=OF_WEIGHTED)
 EVALUATING = dataclasses.replace(EXPLORING, effects=OF_FQE)
 DISCRETE_SOFT = dataclasses.replace(SOFT, make=make_discrete, misfits=discrete_misfits)
+DISCRETE_WEIGHTED = dataclasses.replace(DISCRETE_SOFT, effects=OF_WEIGHTED)
 DISCRETE_EVALUATING = dataclasses.replace(DISCRETE_SOFT, effects=OF_FQE)
 
 # Agents
@@ -346,6 +353,12 @@ ENTRIES = (
     Entry(agents.AWAC, WEIGHTED, PARTS, FURTHER, fits=DENSE),
     Entry(agents.CRR, WEIGHTED, PARTS, FURTHER, fits=DENSE, options={"n_action_samples": 2}, effects=CRR),
     Entry(agents.IQL, WEIGHTED, PARTS, FURTHER, fits=DENSE, effects=IQL),
+    Entry(
+        agents.DiscreteIQL, DISCRETE_WEIGHTED, DISCRETE_PARTS, fits=SOFTMAX,
+        effects={
+            **IQL, **BURN_IN, "further_q_funcs": dataclasses.replace(OF_WEIGHTED["further_q_funcs"], value=LOWER)
+        },
+    ),
     Entry(agents.FittedQEvaluation, EVALUATING, PARTS, fits=ANY_HEAD, options={"target_update_interval": 4}),
     Entry(agents.DiscreteSAC, DISCRETE_SOFT, DISCRETE_PARTS, fits=SOFTMAX, options=ENTROPY, effects=BURN_IN),
     Entry(

@@ -1,4 +1,4 @@
-"""Agents that keep to actions like the recorded ones: BCQ, its discrete form, BEAR."""
+"""Agents that keep to actions like the recorded ones: BCQ, its discrete form, BEAR, PLAS."""
 
 import functools
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE
 from pfrl_like.policies import SoftmaxCategoricalHead
 from registry import value_agents
 from registry.actor_critics import DENSE, OF_EXPLORING, OF_SAC
-from registry.effects import anew, learnt, no_effect, not_recurrent, slower
+from registry.effects import ONE_REGION, anew, learnt, no_effect, not_recurrent, slower
 from registry.entry import Entry, Family, Table
 
 BCQ = "golden/test_bcq.py::test_"
@@ -172,6 +172,58 @@ OF_BEAR: Table = {
     "rl_start_step": learnt(3, BEAR + "only_the_imitator_learns_before_rl_start_step"),
 }
 
+# PLAS
+
+
+def parts_of_plas(kind: Any, obs_size: int, recurrent: bool = False) -> Arguments:
+    """The networks of PLAS beside the critics."""
+    policy = in_a_row(recurrent, *features(recurrent, obs_size), nn.Linear(HIDDEN, LATENT), nn.Tanh())
+    perturbation = nn.Sequential(of_pairs(obs_size + N_ACTIONS, N_ACTIONS), nn.Tanh())
+    own = {"perturbation": perturbation} if kind is agents.PLASWithPerturbation else {}
+    return {"policy": policy, "imitator": make_vae(obs_size), **own}
+
+
+def make_plas(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    parts = parts_of_plas(entry.kind, OBS, pair_base.of_networks(case))
+    options: Arguments = {"rl_start_step": 2}
+    critics, of_critics = make_critics(case, options)
+    policy = parts.pop("policy")
+    optimizer = pair_base.adam(policy, *[parts[name] for name in ("perturbation",) if name in parts])
+    options |= {**parts, "imitator_optimizer": pair_base.adam(parts["imitator"]), **pair_base.replay(case, folder)}
+    return entry.kind(policy, *critics, optimizer, *of_critics, **options)
+
+
+def of_plas(entry: Entry, recurrent: bool) -> Arguments:
+    parts, critics = parts_of_plas(entry.kind, 4), {f"q_func{i}": critic_of_pairs("numbers") for i in (1, 2)}
+    optimizers = {f"{name}_optimizer": pair_base.sgd(part) for name, part in {**critics, **parts}.items()}
+    if own := optimizers.pop("perturbation_optimizer", None):
+        optimizers["policy_optimizer"].add_param_group({"params": own.param_groups[0]["params"]})
+    return {**parts, **critics, **optimizers, "rl_start_step": 3, **pair_base.of_replay(entry.kind, False)}
+
+
+PLAS = "golden/test_plas.py::test_"
+OF_PLAS: Table = {
+    **OF_EXPLORING,
+    **not_recurrent(),
+    "soft_update_tau": Effect(0.5, "targets parameters"),
+    "imitator": anew("imitator"),
+    "imitator_optimizer": slower("imitator"),
+    "lam": learnt(0.1, PLAS + "the_target_is_the_soft_least_value_of_the_target_policys_action"),
+    "latent_bound": Effect(0.5, "parameters evaluation", held_by=PLAS + "actions_are_decoded_from_latent_vectors"),
+    "beta": learnt(5.0, BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
+    "rl_start_step": learnt(6, PLAS + "the_imitator_learns_first_and_then_stays_as_it_is"),
+}
+OF_PERTURBED_PLAS: Table = {
+    **OF_PLAS,
+    "perturbation": anew("perturbation"),
+    "action_flexibility": learnt(0.5, PLAS + "decoded_actions_are_perturbed"),
+    "policy_optimizer": learnt(Made(lambda all: pair_base.sgd(all["policy"], all["perturbation"], lr=1e-3))),
+    "compile": Effect(
+        True, refused="Adadelta", held_by=ONE_REGION,
+        given={"policy_optimizer": Made(lambda all: pair_base.adadelta(all["policy"], all["perturbation"]))},
+    ),
+}  # fmt: skip
+
 # Agents
 
 SURROUNDINGS: dict[str, Any] = {"recurrent": (False,), "replay_buffer": pair_base.BUFFERS}
@@ -185,6 +237,13 @@ ENTRIES = (
     Entry(
         agents.BCQ, Family(of_bcq, OF_BCQ, 4, make_bcq, misfits, lambda case: BOX),
         {"q_func": CRITICS, **SURROUNDINGS, "n_critics": (2, 3)},
+    ),
+    *(
+        Entry(
+            kind, Family(of_plas, effects, 4, make_plas, misfits, lambda case: BOX),
+            {"q_func": CRITICS, **SURROUNDINGS, "n_critics": (2, 3)},
+        )
+        for kind, effects in ((agents.PLAS, OF_PLAS), (agents.PLASWithPerturbation, OF_PERTURBED_PLAS))
     ),
     Entry(
         agents.DiscreteBCQ,

@@ -34,6 +34,8 @@ def compose(name: str, obs: str = "vector", **settings: Any) -> Any:
         own = {"target_return": 1.0, "context_size": 3, "hidden_size": 8, "n_layers": 1}
     if name.endswith("AWR"):
         own = {"n_critic_updates": 1, "n_actor_updates": 1}
+    if name.startswith("PLAS"):
+        own = {"rl_start_step": 1}
     return offline(name, Spaces(OBS[obs], action), **SMALL | own | settings)
 
 

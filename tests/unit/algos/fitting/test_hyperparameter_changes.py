@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from estimator_parts import ALL, FEW, QUIET, SMALL, make, vectors
+from estimator_parts import ALL, FEW, QUIET, SEQUENTIAL, SMALL, make, vectors
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS
@@ -23,6 +23,8 @@ KEPT = {
 KEPT_BY = {
     "BCQ": {"n_action_samples", "action_flexibility"}, "CRR": {"target_update_type"}, "COMBO": {"alpha_threshold"},
     **dict.fromkeys(["ReBRAC", "TD3", "TD3PlusBC"], {"regularizing_rate"}),
+    "PLASWithPerturbation": {"action_flexibility"},
+    **dict.fromkeys(SEQUENTIAL, {"context_size", "n_augmentations", "num_heads", "num_layers"}),
     **dict.fromkeys(["DQN", "DoubleDQN", "DiscreteCQL", "DiscreteBCQ"], {"bootstrap"}),
 }  # fmt: skip
 OTHER: dict[str, Any] = {

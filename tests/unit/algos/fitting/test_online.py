@@ -8,7 +8,7 @@ import experiment_fakes
 import gymnasium
 import numpy as np
 import pytest
-from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make
+from estimator_parts import ALL, QUIET, SEQUENTIAL, SMALL_FILTERS, images, make
 
 from pfrl_like import explorers
 from pfrl_like.dataset import MDPDataset
@@ -43,7 +43,7 @@ COLLECTED: dict[str, Any] = {"n_epochs": 1, "n_steps_per_epoch": 20, "n_updates_
 
 
 @pytest.mark.representatives(4)
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [name for name in ALL if name not in SEQUENTIAL])
 def test_epochs_collect_steps_and_then_learn(name: str) -> None:
     made = make(name)
     buffer, counts = ReplayBuffer(100), []

@@ -22,7 +22,8 @@ def test_offline_agents_are_those_that_learn_from_recorded_data() -> None:
     assert set(OFFLINE) == {
         "AWAC", "AWR", "AdvantageWeightedActorCritic", "BC", "BCQ", "BEAR", "COMBO", "CQL", "CRR", "CalQL",
         "DecisionTransformer", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer",
-        "DiscreteFittedQEvaluation", "EDAC", "FittedQEvaluation", "IQL", "ReBRAC", "TD3PlusBC",
+        "DiscreteFittedQEvaluation", "DiscreteIQL", "EDAC", "FittedQEvaluation", "IQL", "PLAS", "PLASWithPerturbation",
+        "ReBRAC", "TD3PlusBC",
     }  # fmt: skip
 
 

@@ -1,0 +1,54 @@
+"""Mixins for estimators that lack values of actions, or that do not learn from recorded data."""
+
+from typing import Any, ClassVar, NoReturn
+
+
+class NoValues:
+    """Mixin for estimators with a policy and without values."""
+
+    def predict_value(self, x: Any, action: Any, with_std: bool = False) -> NoReturn:
+        """Raise an error, because the algorithm has no values of actions.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has a policy and no values")
+
+    def sample_action(self, x: Any, *, action_mask: Any = None) -> Any:
+        """Raise an error, because the policy is deterministic. Call `predict` instead.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not sample actions: use predict")
+
+
+class NoFit:
+    """Mixin for estimators that do not learn from recorded data."""
+
+    #: What to call instead of `fit`, for the error message.
+    fit_advice: ClassVar[str] = "use predict"
+
+    def fit(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise an error, because the algorithm does not learn from recorded data.
+
+        Raises:
+            NotImplementedError: Always. The message contains the alternative.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not learn from recorded data: {self.fit_advice}")
+
+    def fitter(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise the error of `fit`.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        self.fit()
+
+    def update(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise the error of `fit`.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        self.fit()

@@ -1,0 +1,88 @@
+"""The estimator of PPO, which learns in an environment."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from estimator_parts import QUIET, assert_same_parameters, vectors
+
+from pfrl_like import algos, load_learnable
+from pfrl_like.envs.abc import ABC
+from pfrl_like.utils import set_random_seed
+
+FEW: dict[str, Any] = {"update_interval": 20, "batch_size": 10, "epochs": 2, "encoder_params": {"hidden_units": [8]}}
+OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
+
+
+class Bounded(gymnasium.Env[Any, Any]):
+    """Pays the action, which lies from 2 to 3; episodes have seven steps."""
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (4,), np.float32)
+    action_space = gymnasium.spaces.Box(2, 3, (2,), np.float32)
+
+    def __init__(self) -> None:
+        self.n, self.actions = 0, list[Any]()
+
+    def reset(self, **_: Any) -> Any:
+        self.n = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.n += 1
+        self.actions.append(action)
+        return np.full(4, self.n, np.float32), float(action.sum()), self.n == 7, False, {}
+
+
+def trained(env: Any, n_steps: int = 60, **options: Any) -> Any:
+    set_random_seed(0)
+    return algos.PPO(**FEW | options).fit_online(env, n_steps=n_steps, n_steps_per_epoch=30, **QUIET)
+
+
+def test_it_updates_after_every_interval_and_the_same_seed_gives_the_same_numbers() -> None:
+    made, again = (trained(ABC(size=3, discrete=True), discrete_action=True) for _ in range(2))
+    assert made.impl.n_updates == 3 * 2 * 2  # rollouts, epochs, minibatches
+    assert_same_parameters(made, again)
+
+
+def test_continuous_actions_are_unscaled_and_clipped() -> None:
+    env = Bounded()
+    made = trained(env, action_scaler="min_max", reward_scaler="multiply")
+    assert all(env.action_space.contains(action) for action in env.actions)
+    assert len({tuple(action) for action in env.actions}) > 30
+    actions = made.predict(OBS)
+    assert actions.shape == (7, 2) and not np.array_equal(made.sample_action(OBS), actions)
+    assert 1 < actions.mean() < 4
+
+
+def test_epochs_are_logged_saved_and_evaluated() -> None:
+    calls: list[Any] = []
+    made = algos.PPO(**FEW)
+    options = {**QUIET, "save_metrics": True, "tensorboard": False, "logdir": "logs"}
+    made.fit_online(
+        Bounded(), n_epochs=2, n_steps_per_epoch=40, eval_env=Bounded(), experiment_name="run", with_timestamp=False,
+        callback=lambda algo, epoch, step: calls.append((epoch, step)), **options,
+    )  # fmt: skip
+    assert calls == [(0, 40), (1, 80)] and len(made.eval_results_["evaluation"]) == 2
+    metrics = np.genfromtxt("logs/run/metrics.csv", delimiter=",", names=True)
+    assert np.isfinite(metrics["critic_loss"]).all() and np.isfinite(metrics["rollout_return"]).all()
+    again = load_learnable("logs/run/model_80.pt")
+    assert np.array_equal(again.predict(OBS), made.predict(OBS))
+
+
+def test_training_continues_with_what_is_set() -> None:
+    made = trained(Bounded())
+    made.set_params(gamma=0.5, learning_rate=0.25).fit_online(Bounded(), n_steps=20, **QUIET)
+    assert made.impl.gamma == 0.5 and made.impl.optimizer.param_groups[0]["lr"] == 0.25
+
+
+def test_recorded_data_are_refused_and_so_is_what_it_cannot_do() -> None:
+    with pytest.raises(NotImplementedError, match="PPO does not learn from recorded data: use fit_online"):
+        algos.PPO().fit(vectors(False))
+    for options in ({"n_frames": 2}, {"n_augmentations": 2}, {"augmentation": ["single_amplitude_scaling"]}):
+        with pytest.raises(ValueError, match=f"{next(iter(options))} is .*, but PPO needs"):
+            trained(Bounded(), **options)
+    with pytest.raises(TypeError, match="PPO needs an environment whose actions are a Box"):
+        trained("CartPole-v1")
+    with pytest.raises(TypeError, match="no hyperparameter 'clip_epsilon'; the nearest is 'clip_eps'"):
+        algos.PPO(clip_epsilon=0.1)
