@@ -32,7 +32,7 @@ _ADAM = {"optim_cls": "Adam", "betas": [0.9, 0.999], "weight_decay": 0, "amsgrad
 #: Hyperparameters that this library lacks; values are those that describe how this library behaves.
 _FIXED = {
     "augmentation": [], "gamma": 1.0, "generated_maxlen": 100000, "n_steps": 1, "policy_type": "deterministic",
-    "real_ratio": 1.0, "rl_start_step": 0, "target_reduction_type": "min",
+    "real_ratio": 1.0, "rl_start_step": 0, "target_reduction_type": "min", "update_actor_interval": 1,
 }  # fmt: skip
 #: Hyperparameters that d3rlpy lacks; values are those that describe how d3rlpy behaves.
 _IMPLIED = {"clip_delta": True, "regularizing_rate": 0.0, "update_actor_interval": 1}
@@ -42,6 +42,7 @@ _OTHERS = {"algorithm", "observation_shape", "action_size", "use_gpu"}
 _NETWORKS = {
     "_q_func": "critics", "_targ_q_func": "target_critics", "_policy": "policy", "_targ_policy": "target_policy",
     "_value_func": "v_func", "_imitator": "imitator", "_log_temp": "temperature_holder", "_log_alpha": "alpha_holder",
+    "_perturbation": "perturbation", "_targ_perturbation": "target_perturbation",
 }  # fmt: skip
 
 
@@ -244,6 +245,8 @@ def _pairs(name: str, networks: Any, state: Mapping[str, Any], order: Tensor | N
                 shapes = f"{tuple(value.shape)}, expected {tuple(own.shape)}"
                 raise ValueError(f"{name} has {names[0]}.{kind} of shape {shapes}")
             yield own, value
+    if "_logstd" in left and (log_scale := getattr([*networks.modules()][-1], "scale_param", None)) is not None:
+        yield log_scale, left.pop("_logstd").reshape(log_scale.shape)
     if left:
         raise ValueError(f"{name} has {', '.join(map(repr, left))}, which the network of this library lacks")
 
@@ -254,8 +257,8 @@ def _layers(networks: Any, keys: Collection[str], prefix: str = "") -> Iterator[
         yield from _named(networks.encoder, "_encoder_encoder", ["_mu", "_logstd"])
         yield from _named(networks.decoder, "_decoder_encoder", ["_fc"])
     elif isinstance(networks, nn.Module):
-        heads = ["_mu", "_logstd"] if f"{prefix}_mu.weight" in keys else ["_fc"]
-        yield from _named(networks, f"{prefix}_encoder", [f"{prefix}{head}" for head in heads])
+        heads = [name for name in ("_mu", "_logstd", "_fc") if f"{prefix}{name}.weight" in keys]
+        yield from _named(networks, f"{prefix}_encoder", [f"{prefix}{head}" for head in heads or ["_fc"]])
     else:
         for i, q_function in enumerate(networks):
             yield from _layers(q_function, keys, f"_q_funcs.{i}.")
