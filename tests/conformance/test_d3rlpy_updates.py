@@ -367,19 +367,37 @@ def test_sac_follows_the_temperature_before_its_step_where_d3rlpy_has_that_after
     assert theirs["actor_loss"] == near(ours)
 
 
-@pytest.mark.parametrize("case", ["CQL", "CalQL"])
-def test_the_threshold_is_no_part_of_cqls_loss_where_d3rlpy_has_it_times_the_weight(case: str) -> None:
+def conservative(kind: str) -> Any:
+    """An agent whose alpha is 1."""
     agent = actor_critic(
-        getattr(agents, case), nets.squashed_gaussian_policy(of_state(), problem.ACTION_SIZE), conservative_weight=5.0,
+        getattr(agents, kind), nets.squashed_gaussian_policy(of_state(), problem.ACTION_SIZE), conservative_weight=5.0,
         alpha_threshold=None, initial_alpha=1.0, n_action_samples=4,
     )  # fmt: skip
-    if case == "CalQL":
+    if kind == "CalQL":
         agent._target_value = lambda obs: torch.zeros(len(obs))  # of episodes that were cut off; here none is
+    return agent
+
+
+@pytest.mark.parametrize("case", ["CQL", "CalQL"])
+def test_the_threshold_is_no_part_of_cqls_loss_where_d3rlpy_has_it_times_the_weight(case: str) -> None:
+    agent = conservative(case)
     theirs, stats = LOSSES[case], updated(agent, case, conservative_draws)
     # d3rlpy computes the returns of Cal-QL in float32.
     assert theirs["critic_loss"] == pytest.approx(stats["loss"] - 2 * 5.0 * 10.0, rel=1e-8)
     assert theirs["actor_loss"] == near(stats["policy_loss"])
     assert_same_parameters(agent, case)
+
+
+def test_d3rlpy_updates_alpha_before_cqls_loss_and_targets_have_the_mode_of_the_policy() -> None:
+    agent, case = conservative("CalQL"), "CalQL, alpha that learns"
+    agent.soft_q_backup = False
+    mode = np.zeros((problem.ROWS, problem.ACTION_SIZE))  # of a sampled action where d3rlpy takes the mode
+    theirs, stats = LOSSES[case], updated(agent, case, lambda draws: conservative_draws([mode, *draws]))
+    gap = stats["conservative_gap"]
+    excess = gap - 5.0 * 10.0
+    alpha = np.exp(LR * excess / (abs(excess) + EPS))
+    assert theirs["alpha"] == pytest.approx(alpha, rel=1e-8)
+    assert theirs["critic_loss"] == pytest.approx(stats["loss"] - 2 * gap + 2 * alpha * excess, rel=1e-8)
 
 
 @pytest.mark.parametrize("case", ["IQL", "IQL, critics that stay"])

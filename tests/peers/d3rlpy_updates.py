@@ -50,6 +50,7 @@ CASES: dict[str, tuple[type[Any], dict[str, Any]]] = {
         algos.CalQLConfig,
         {"temp_learning_rate": 0.0, "alpha_learning_rate": 0.0, "n_action_samples": 4, "soft_q_backup": True},
     ),
+    "CalQL, alpha that learns": (algos.CalQLConfig, {"temp_learning_rate": 0.0, "n_action_samples": 4}),
     "IQL": (algos.IQLConfig, {}),
     "IQL, critics that stay": (algos.IQLConfig, {"critic_learning_rate": 0.0}),
     "AWAC": (algos.AWACConfig, {"n_action_samples": 4}),
