@@ -70,7 +70,7 @@ def arguments_of(kind: type[Any], params: Mapping[str, Any]) -> dict[str, Any]:
     if params.get("policy_type", "deterministic") != "deterministic":
         raise ValueError(f"policy_type is {params['policy_type']!r}, expected 'deterministic'")
     known, (channels, *sides) = kind.defaults(), params["observation_shape"]
-    del known["augmentation"]  # d3rlpy's have other types and parameters
+    known.pop("augmentation", None)  # d3rlpy's have other types and parameters
     implied = {**_IMPLIED, "latent_size": 2 * params["action_size"]}
     given = {name: value for name, value in implied.items() if name in known}
     given |= {name: params[name] for name in params.keys() & (known.keys() | _OTHERS)}
@@ -117,7 +117,7 @@ def _encoder_params(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
         for key, value in factory["params"].items():
             if key in _ENCODER and value != _ENCODER[key]:
                 raise ValueError(f"{name} has {key}={value!r}, expected {_ENCODER[key]!r}")
-        sizes = {key: factory["params"].get(key, value) for key, value in defaults.items()}
+        sizes = {key: np.asarray(factory["params"].get(key, value)).tolist() for key, value in defaults.items()}
         if found.setdefault("sizes", sizes) != sizes:
             raise ValueError(f"{name} has {sizes}, but another encoder has {found['sizes']}: expected equal layers")
     return dict(found["sizes"])
@@ -203,7 +203,7 @@ def _networks(agent: Any) -> dict[str, Any]:
     found = {name: getattr(agent, attribute, None) for name, attribute in _NETWORKS.items()}
     if isinstance(agent, agents.BC):
         return {"_imitator": agent.policy}
-    if found["_policy"] is None:
+    if found["_policy"] is None and hasattr(agent, "target_model"):
         found |= {"_q_func": [*members_of(agent.model)], "_targ_q_func": [*members_of(agent.target_model)]}
     return {name: network for name, network in found.items() if network is not None}
 
