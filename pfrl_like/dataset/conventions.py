@@ -23,9 +23,9 @@ documented. In most recorded data rewards[t] is the reward of actions[t] ("same_
 
 Pass the convention of your data: MDPDataset(..., reward_convention="same_row"), or reward_convention="next_row"."""
 _REQUIRED = """\
-reward_convention is not given, and releases of d3rlpy with episode_terminals disagree about these rewards: before 1.0 \
-rewards[t + 1] is the reward of actions[t], in 1.0 and 1.1 rewards[t] is. Pass reward_convention="next_row" for data \
-that were written for 0.60 to 0.91, or "same_row" for 1.0, 1.1, gymnasium and D4RL."""
+reward_convention is not given, and releases of d3rlpy with episode_terminals disagree about these rewards: before 1.1 \
+rewards[t + 1] is the reward of actions[t], in 1.1 rewards[t] is. Pass reward_convention="next_row" for data that \
+were written for 0.60 to 1.0, or "same_row" for 1.1, gymnasium and D4RL."""
 _INTEGER_VECTORS = (
     "actions are integers of shape {shape}, treated as continuous: pass discrete_action=True if the integers are "
     "indices, or actions.astype(np.float32) if the actions are continuous"

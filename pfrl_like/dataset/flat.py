@@ -83,7 +83,7 @@ class Flat(NamedTuple):
 def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:
     """Convert a table to arrays in a reward convention. If it is None, use the convention of the table.
 
-    `NEXT_ROW` keeps all data. d3rlpy reads `SAME_ROW` from version 1.0 on. In `SAME_ROW`, the rows of an episode that
+    `NEXT_ROW` keeps all data. d3rlpy reads `SAME_ROW` from version 1.1 on. In `SAME_ROW`, the rows of an episode that
     ended in a terminal state are its steps. If it has no steps, the episode is dropped. A truncated episode has an
     additional last row with the observation after the last step.
 
@@ -158,7 +158,7 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
         raise ValueError(f"has no {', '.join(missing)}; expected {', '.join(REQUIRED)}")
     convention = consistent_value("reward_convention", flat.convention, reward_convention)
     if convention is None:
-        advice = "pass 'next_row' (d3rlpy before 1.0) or 'same_row' (D4RL) as reward_convention"
+        advice = "pass 'next_row' (d3rlpy before 1.1) or 'same_row' (D4RL) as reward_convention"
         raise ValueError(f"does not contain the reward convention: {advice}")
     discrete = consistent_value("discrete_action", flat.discrete, discrete_action)
     if discrete is None:

@@ -37,9 +37,9 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     has no influence on the steps from which agents learn.
 
     - "next_row": the reward of the action in row t is in row t + 1, in the same row as the observation after the action
-      (d3rlpy before 1.0). An episode of T steps has T + 1 rows. The last row contains the last observation, and the
+      (d3rlpy before 1.1). An episode of T steps has T + 1 rows. The last row contains the last observation, and the
       action in the last row is ignored. The reward in the first row of an episode does not belong to an action.
-    - "same_row": the reward of the action in row t is in row t (gymnasium, D4RL, d3rlpy from 1.0 on). The last row of a
+    - "same_row": the reward of the action in row t is in row t (gymnasium, D4RL, d3rlpy from 1.1 on). The last row of a
       terminated episode, whose `terminals` is set, is a step: T rows are T steps. The last row of a truncated episode
       contains the last observation. The action in this row is ignored and its reward is replaced by 0, because the
       observation after this action is unknown. `from_arrays(next_observations=...)` keeps these steps.
@@ -64,8 +64,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             process.
         episode_terminals: Flags, shape [n], as in d3rlpy 0.60 to 1.1: True in the last row of each episode, terminal or
             truncated. Rows after the last of these rows are dropped, as in d3rlpy. With this argument, a missing
-            `reward_convention` is an error, unless both conventions give the same steps: d3rlpy before 1.0 has
-            "next_row", 1.0 and 1.1 have "same_row". None if `timeouts` are given.
+            `reward_convention` is an error, unless both conventions give the same steps: d3rlpy before 1.1 has
+            "next_row", 1.1 has "same_row". None if `timeouts` are given.
         action_space: Box or Discrete, or a member of `ActionSpace`: the kind of the actions, and the number of discrete
             actions. None if `discrete_action` says it.
 

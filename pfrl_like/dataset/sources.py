@@ -266,7 +266,7 @@ class DatasetSources:
             fname: The file. An existing file of this name is replaced. File extensions of other formats, such as
                 `.csv`, are rejected.
             reward_convention: With "next_row", rewards are in the row after their action, and all data are kept. With
-                "same_row", rewards are in the row of their action, and d3rlpy from version 1.0 on can read the file. If
+                "same_row", rewards are in the row of their action, and d3rlpy from version 1.1 on can read the file. If
                 an episode ended in a terminal state, this state is then omitted, and the episode is omitted if it has
                 no transitions. If None, the convention of the dataset is used.
 
@@ -303,7 +303,7 @@ class DatasetSources:
         Args:
             fname: The file.
             reward_convention: Convention for files that do not contain it: "next_row" (`rewards[t + 1]` is the reward
-                of `actions[t]`, as in d3rlpy before 1.0) or "same_row" (as in D4RL).
+                of `actions[t]`, as in d3rlpy before 1.1) or "same_row" (as in D4RL).
             discrete_action: True if actions are indices, for files that do not contain this information. If None, the
                 dtype and the shape decide.
             memory_map: True to leave the observations in the HDF5 file and to map the file to memory. The file must not

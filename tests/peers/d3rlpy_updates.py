@@ -6,7 +6,7 @@ Runs in d3rlpy's environment (`make peers`), and writes what d3rlpy answers:
 
 `d3rlpy_updates.json` holds the losses of each case that the update reported. `d3rlpy_updates.npz` holds
 `<case>/drawn/<i>`, the random numbers that it drew, in order, and `<case>/after/<network>`, all parameters of a network
-after it. Weights before it and the minibatch are those of `problem.py`.
+after it. Weights before it and the minibatch are those of `problem.py`. All is computed in float64.
 """
 
 import dataclasses
@@ -50,10 +50,14 @@ CASES: dict[str, tuple[type[Any], dict[str, Any]]] = {
         algos.CalQLConfig,
         {"temp_learning_rate": 0.0, "alpha_learning_rate": 0.0, "n_action_samples": 4, "soft_q_backup": True},
     ),
+    "CalQL, alpha that learns": (algos.CalQLConfig, {"temp_learning_rate": 0.0, "n_action_samples": 4}),
     "IQL": (algos.IQLConfig, {}),
     "IQL, critics that stay": (algos.IQLConfig, {"critic_learning_rate": 0.0}),
     "AWAC": (algos.AWACConfig, {"n_action_samples": 4}),
     "CRR": (algos.CRRConfig, {}),
+    "PLAS": (algos.PLASConfig, {"warmup_steps": 0}),
+    "PLAS, model": (algos.PLASConfig, {"warmup_steps": 1}),
+    "PLASWithPerturbation": (algos.PLASWithPerturbationConfig, {"warmup_steps": 0}),
     "BCQ": (algos.BCQConfig, {"n_action_samples": 4, "imitator_learning_rate": 0.0}),
     "BEAR": (
         algos.BEARConfig,
@@ -64,6 +68,7 @@ CASES: dict[str, tuple[type[Any], dict[str, Any]]] = {
 PARTS = {
     "policy": "policy", "targ_policy": "policy", "q_funcs": "q", "targ_q_funcs": "q", "value_func": "value",
     "imitator": "imitator", "vae_encoder": "vae_encoder", "vae_decoder": "vae_decoder",
+    "perturbation": "perturbation", "targ_perturbation": "perturbation",
 }  # fmt: skip
 
 
@@ -141,6 +146,8 @@ def answers(config: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, fl
 
 
 if __name__ == "__main__":
+    torch.set_default_dtype(torch.float64)
+    torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double  # d3rlpy names float32 in many places
     found = {case: answers(config, options) for case, (config, options) in CASES.items()}
     folder = Path(sys.argv[1])
     losses = {case: reported for case, (reported, _) in found.items()}

@@ -19,7 +19,7 @@ LEARNING_RATE, EPS, GAMMA = 0.01, 0.01, 0.9
 DRAWING = {torch.randn, torch.randn_like, torch.rand, torch.rand_like, torch.normal, Tensor.normal_, Tensor.uniform_}
 
 #: Streams of the weights, by the part that a network plays; those of further critics follow.
-SEEDS = {"policy": 1, "q": 11, "value": 21, "imitator": 31, "vae_encoder": 41, "vae_decoder": 51}
+SEEDS = {"policy": 1, "q": 11, "value": 21, "imitator": 31, "vae_encoder": 41, "vae_decoder": 51, "perturbation": 61}
 OF_TARGETS = 100
 
 

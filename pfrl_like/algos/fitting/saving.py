@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from pfrl_like.algos.fitting import d3rlpy_files
 from pfrl_like.algos.fitting.spaces import SCALERS, set_scalers
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
@@ -75,6 +76,8 @@ def _with_new_keys(params: dict[str, Any], path: str) -> dict[str, Any]:
 
     Older files of an `FQE` have two other keys: "class" (the class name) and "config" (a dict of hyperparameters).
     """
+    if "config" in params and "class" not in params:
+        raise CheckpointError(path, d3rlpy_files.OTHER_PARAMS)
     if not params.keys() >= _SHAPES:
         raise CheckpointError(path, f"has no hyperparameters of an estimator, expected {', '.join(sorted(_SHAPES))}")
     if "class" not in params:
@@ -102,10 +105,24 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     Raises:
         CheckpointError: If the file is damaged or is not a model file.
     """
+    return _model_in(_read_tensors(fname), os.fspath(fname))
+
+
+def _read_tensors(fname: str | os.PathLike[str]) -> Any:
     path = os.fspath(fname)
-    content = load_tensors(path)
+    try:
+        return load_tensors(path)
+    except CheckpointError as error:
+        if os.path.isfile(path) and (message := d3rlpy_files.other_model(path)):
+            raise CheckpointError(path, message) from error
+        raise
+
+
+def _model_in(content: Any, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the state of the agent and the hyperparameters that a file with this content contains."""
     if not isinstance(content, dict) or {name: type(part) for name, part in content.items()} != _PARTS:
-        raise CheckpointError(path, "is not a model file that save_model wrote")
+        other = d3rlpy_files.other_model(path, content)
+        raise CheckpointError(path, other or "is not a model file that save_model wrote")
     state = {"attributes": content["attributes"], "state": parse_json(content["state"].encode(), path)}
     return state, _with_new_keys(parse_json(content["params"].encode(), path), path)
 
@@ -221,16 +238,24 @@ class Saving:
     save = save_model
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:
-        """Load a model that `save_model` saved.
+        """Load a model that `save_model` saved, here or in d3rlpy 0.50 to 1.1.1.
 
         If the agent is not built yet, or its scalers differ from the saved scalers, build the agent with the saved
         shapes and scalers.
 
+        A model of d3rlpy contains neither shapes nor scalers: build the estimator first, by `from_json` from d3rlpy's
+        `params.json`. The states of the optimisers are not loaded. They are cleared.
+
         Raises:
-            CheckpointError: If the file is damaged, or is a model of another algorithm, or has other networks. The
-                estimator stays unchanged.
+            CheckpointError: If the file is damaged, or is a model of another algorithm, or has other networks, or is a
+                model of d3rlpy and the agent is not built yet. The estimator stays unchanged.
         """
-        state, params = read_model(fname)
+        content = _read_tensors(fname)
+        if d3rlpy_files.is_model(content):
+            with errors_about_file(fname, d3rlpy_files.MODEL):
+                d3rlpy_files.load_networks(self, content)
+            return
+        state, params = _model_in(content, os.fspath(fname))
         if params.get("algorithm") != type(self).__name__:
             raise CheckpointError(fname, f"is a model of {params.get('algorithm')}, expected {type(self).__name__}")
         self._restore_model(fname, state, params)
@@ -288,7 +313,7 @@ class Saving:
 
     @classmethod
     def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
-        """Create an estimator with the hyperparameters of a `params.json`, and build its agent.
+        """Create an estimator with the hyperparameters of a `params.json`, also of d3rlpy 0.40 to 1.1.1, and build it.
 
         The estimator can then load a model. `Estimator.from_json` returns an estimator of the class that is named in
         the file. If the file names no class, the estimator has the class on which the method is called.
@@ -314,7 +339,12 @@ class Saving:
         kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
             expected = f"{cls.__name__}{' or of an imported class' if kind is None else ''}"
-            raise CheckpointError(fname, f"has hyperparameters of {name!r}, expected hyperparameters of {expected}")
+            origin = "d3rlpy's " if d3rlpy_files.are_hyperparameters(params) else ""
+            problem = f"has hyperparameters of {origin}{name!r}, expected hyperparameters of {expected}"
+            raise CheckpointError(fname, problem)
+        if d3rlpy_files.are_hyperparameters(params):
+            with errors_about_file(fname, d3rlpy_files.PARAMS):
+                params = d3rlpy_files.arguments_of(kind, params)
         with errors_about_file(fname):
             return cast(Self, create_estimator(kind, {**params, "use_gpu": use_gpu}))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Budget, Flat, flat_from
-from pfrl_like.dataset.table import SAME_ROW
+from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
 from pfrl_like.storage.atomic import read_errors
@@ -229,9 +229,20 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
             arrays["observations"] = _observations(file, path, memory_map)
         stored_conventions = [file.group.attrs.get(name) for name in CONVENTIONS]
         convention, dataset_convention = (None if value is None else str(value) for value in stored_conventions)
-        if convention is None and "version" in file:  # d3rlpy writes `version` only with SAME_ROW
-            convention = SAME_ROW
+        if convention is None:
+            convention = _convention_of_d3rlpy(file)
         return flat_from(arrays, convention, dataset_convention)
+
+
+def _convention_of_d3rlpy(file: Members) -> str | None:
+    """Return the reward convention of the release of d3rlpy that wrote a file. None for 0.51 and earlier, and others.
+
+    Release 1.1 writes `version`, 0.60 to 1.0 write `episode_terminals` without it.
+    """
+    if "version" in file:
+        return SAME_ROW
+    names = ("episode_terminals", "discrete_action")
+    return NEXT_ROW if "create_mask" in file or all(name in file for name in names) else None
 
 
 @contextlib.contextmanager

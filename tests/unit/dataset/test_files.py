@@ -123,6 +123,15 @@ def test_files_of_d3rlpy_0_pay_in_the_next_row() -> None:
     assert arrays["rewards"].tolist() == [1, 2, 4] and arrays["actions"].ravel().tolist() == [0, 10, 30]
 
 
+@pytest.mark.parametrize("masks", [{}, {"create_mask": False, "mask_size": 1}])
+def test_files_of_d3rlpy_from_0_60_to_1_0_say_their_convention_by_ends_without_a_version(masks: dict, tmp_path) -> None:
+    arrays = flat(episode_terminals=np.array([0, 0, 1, 0, 1]), discrete_action=False, **masks)
+    path = write(tmp_path / "zero.h5", arrays)
+    assert MDPDataset.load(path).to_arrays()["rewards"].tolist() == [1.5, 2.5, 4.5]
+    with pytest.raises(CheckpointError, match="the data contain 'next_row'"):
+        MDPDataset.load(path, reward_convention="same_row")
+
+
 def test_files_of_d3rlpy_1_say_their_convention_by_a_version(tmp_path) -> None:
     arrays = flat(episode_terminals=np.array([0, 0, 1, 0, 1]), discrete_action=False, version="1.0")
     path = write(tmp_path / "one.h5", arrays)
