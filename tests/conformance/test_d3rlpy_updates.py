@@ -99,13 +99,15 @@ def adam_of(module: nn.Module, lr: float = LR) -> torch.optim.Optimizer:
 
 
 def actor_critic(
-    kind: Callable[..., Any], policy: nn.Module, *rest: Any, make_critic: Any = None, lr: float = LR, **options: Any
-) -> Any:
+    kind: Callable[..., Any], policy: nn.Module, *rest: Any, make_critic: Any = None, lr: float = LR,
+    policy_optimizer: torch.optim.Optimizer | None = None, **options: Any,
+) -> Any:  # fmt: skip
     """An agent of two critics."""
     critics = [make_critic() if make_critic else nets.mean_q_function(of_pair(), 1) for _ in range(2)]
     optimizers = [adam_of(critic, lr) for critic in critics]
     buffer: ReplayBuffer = ReplayBuffer(None)
-    return kind(policy, *critics, adam_of(policy), *optimizers, buffer, problem.GAMMA, *rest, **options)
+    actor = policy_optimizer or adam_of(policy)
+    return kind(policy, *critics, actor, *optimizers, buffer, problem.GAMMA, *rest, **options)
 
 
 class Clamped(Independent):
@@ -152,7 +154,9 @@ def networks(agent: Any) -> dict[str, nn.Module]:
     found = {f"q_funcs{i}": critic for i, critic in enumerate(critics)}
     found |= {f"targ_q_funcs{i}": target for i, target in enumerate(targets)}
     clones = isinstance(agent, agents.BC)
-    for ours, theirs in (("policy", "imitator" if clones else "policy"), ("target_policy", "targ_policy")):
+    named = {"policy": "imitator" if clones else "policy", "target_policy": "targ_policy"}
+    named |= {"perturbation": "perturbation", "target_perturbation": "targ_perturbation"}
+    for ours, theirs in named.items():
         if getattr(agent, ours, None) is not None:
             found[theirs] = getattr(agent, ours)
     if hasattr(agent, "v_func"):
@@ -457,6 +461,24 @@ def autoencoder(latent_size: int = 2 * problem.ACTION_SIZE) -> ConditionalVAE:
         nn.Sequential(decoder, nn.Linear(HEAD, problem.ACTION_SIZE)),
         latent_size,
     )
+
+
+@pytest.mark.parametrize("case", ["PLAS", "PLAS, model", "PLASWithPerturbation"])
+def test_plas_updates_as_in_d3rlpy_if_the_decoder_does_not_squash(case: str) -> None:
+    imitator, policy = autoencoder(), nets.bounded_network(of_state(), 2 * problem.ACTION_SIZE)
+    options = {
+        "imitator": imitator,
+        "imitator_optimizer": adam_of(imitator),
+        "rl_start_step": int(case == "PLAS, model"),
+    }
+    if case == "PLASWithPerturbation":
+        options["perturbation"] = perturbation = nets.bounded_network(of_pair(), problem.ACTION_SIZE)
+        options["policy_optimizer"] = adam_of(nn.ModuleList([policy, perturbation]))
+    agent = actor_critic(getattr(agents, case.split(",")[0]), policy, **options)
+    theirs, stats = LOSSES[case], updated(agent, case)
+    names = {"vae_loss": "imitator_loss", "critic_loss": "loss", "actor_loss": "policy_loss"}
+    assert theirs == {name: near(stats[names[name]]) for name in theirs} and theirs
+    assert_same_parameters(agent, case)
 
 
 def test_bcqs_model_learns_last_and_squashes_where_d3rlpys_learns_first_and_does_not() -> None:
