@@ -231,3 +231,18 @@ def test_files_of_d3rlpy_2_say_so(tmp_path: Path) -> None:
     for name in ("model.pt", "model.d3"):
         with pytest.raises(CheckpointError, match="is a model of d3rlpy, but only"):
             algos.CQL().load_model(tmp_path / name)
+
+
+def test_perturbed_latent_policies_act_the_same(tmp_path: Path) -> None:
+    names = ("_policy", "_targ_policy", "_perturbation", "_targ_perturbation")
+    sizes = {"policy": (4, OBS_SIZE), "perturbation": (ACTION_SIZE, OBS_SIZE + ACTION_SIZE)}
+    networks = {name: network({"_fc": n_out}, n_in) for name in names for n_out, n_in in [sizes[name.split("_")[-1]]]}
+    model = network({"_mu": 4, "_logstd": 4}, OBS_SIZE + ACTION_SIZE, encoder="_encoder_encoder")
+    model |= network({"_fc": ACTION_SIZE}, OBS_SIZE + 4, encoder="_decoder_encoder")
+    params = params_of("PLASWithPerturbation", (OBS_SIZE,), ACTION_SIZE, *ACTOR_CRITIC, "imitator_", n_critics=2)
+    params |= {"action_flexibility": 0.1, "update_actor_interval": 1}
+    algo, x = loaded(tmp_path, params, {**networks, **critics(), "_imitator": model}), vectors()
+    latent = 2 * output(networks["_policy"], "_fc", x).tanh()
+    action = output(model, "_fc", x, latent, encoder="_decoder_encoder").tanh()
+    perturbed = action + 0.1 * output(networks["_perturbation"], "_fc", x, action).tanh()
+    assert algo.predict(x) == pytest.approx(perturbed.clamp(-1, 1).numpy(), abs=1e-5)
