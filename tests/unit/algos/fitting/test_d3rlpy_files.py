@@ -246,3 +246,18 @@ def test_perturbed_latent_policies_act_the_same(tmp_path: Path) -> None:
     action = output(model, "_fc", x, latent, encoder="_decoder_encoder").tanh()
     perturbed = action + 0.1 * output(networks["_perturbation"], "_fc", x, action).tanh()
     assert algo.predict(x) == pytest.approx(perturbed.clamp(-1, 1).numpy(), abs=1e-5)
+
+
+def test_policies_whose_deviation_is_one_parameter_act_the_same(tmp_path: Path) -> None:
+    names = ("_policy", "_targ_policy")
+    policies = {
+        name: network({"_mu": ACTION_SIZE}, OBS_SIZE) | {"_logstd": torch.randn(1, ACTION_SIZE)} for name in names
+    }
+    networks = {**policies, **critics(), "_value_func": network({"_fc": 1}, OBS_SIZE)}
+    params = params_of("IQL", (OBS_SIZE,), ACTION_SIZE, *ACTOR_CRITIC, "value_", n_critics=2, expectile=0.8)
+    algo, x = loaded(tmp_path, params, networks), vectors()
+    assert algo.expectile == 0.8
+    assert algo.predict(x) == pytest.approx(output(networks["_policy"], "_mu", x).tanh().numpy(), abs=1e-6)
+    assert torch.equal(algo.impl.policy[-1].scale_param, networks["_policy"]["_logstd"].flatten())
+    values = output(networks["_value_func"], "_fc", x)
+    assert torch.allclose(algo.impl.v_func(x), values, rtol=1e-4, atol=1e-5)
