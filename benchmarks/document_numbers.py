@@ -116,6 +116,7 @@ SENTENCES = {
         "{cluster[seconds_to_replace][2]})",
         "{cluster[recovery_seconds][learner]:.0f} s after the kill of the learner and "
         "{cluster[recovery_seconds][head]:.0f} s after that",
+        "successors after {cluster_sac[seconds_to_replace][1]} s (median)",
         "measurements of {gpu_seconds[0]} or {gpu_seconds[1]} s each",
         "{below} of {score_rows} rows have a seed below the bar, or one that failed",
         "in {hopper_n} other settings, it stood at {hopper[0]:.0f} to {hopper[1]:.0f} (one seed each)",
@@ -222,7 +223,7 @@ def values(score_rows: list[str], offline_rows: list[str]) -> dict[str, Any]:
     """What `SENTENCES` name, of the results and of the code."""
     of_results = {**of_scores(score_rows), **of_offline_scores(offline_rows), **of_trust(), **of_costs()}
     faults = json.loads((RESULTS / "distributed_faults.json").read_text(encoding="utf-8"))
-    return {**of_code(), **of_speed(), **of_results, "cluster": faults["disturbed"]}
+    return {**of_code(), **of_speed(), **of_results, "cluster": faults["disturbed"], "cluster_sac": faults["disturbed, SAC"]}
 
 
 def of_code() -> dict[str, Any]:

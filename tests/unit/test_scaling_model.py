@@ -8,8 +8,9 @@ import pytest
 #: One environment an actor, a message of 10 steps of 0.01 s, and a learner that takes 0.001 s for a message.
 SIMPLE: dict[str, Any] = {
     "env_compute": 0.01, "env_wait": 0.0, "act": 0.0, "actor_message": 0.0, "gap": 0.0, "latency": 0.0,
-    "message": 0.001, "store": 0.0, "update": 0.0, "publish": 0.0, "row_bytes": 100.0, "message_bytes": 0.0, "weight_bytes": 1e6,
-    "updates_per_step": 0.0, "actors": 2, "envs": 1, "rows": (1, 10), "seconds": 0.1, "in_flight": 1,
+    "message": 0.001, "store": 0.0, "update": 0.0, "publish": 0.0, "row_bytes": 100.0,
+    "message_bytes": 0.0, "weight_bytes": 1e6, "updates_per_step": 0.0, "actors": 2, "envs": 1, "rows": (1, 10),
+    "seconds": 0.1, "in_flight": 1,
 }  # fmt: skip
 #: Changes of `SIMPLE`, the bottleneck that they lead to, and steps per second by hand.
 CASES: list[tuple[dict[str, Any], str, float]] = [
