@@ -223,7 +223,13 @@ def values(score_rows: list[str], offline_rows: list[str]) -> dict[str, Any]:
     """What `SENTENCES` name, of the results and of the code."""
     of_results = {**of_scores(score_rows), **of_offline_scores(offline_rows), **of_trust(), **of_costs()}
     faults = json.loads((RESULTS / "distributed_faults.json").read_text(encoding="utf-8"))
-    return {**of_code(), **of_speed(), **of_results, "cluster": faults["disturbed"], "cluster_sac": faults["disturbed, SAC"]}
+    return {
+        **of_code(),
+        **of_speed(),
+        **of_results,
+        "cluster": faults["disturbed"],
+        "cluster_sac": faults["disturbed, SAC"],
+    }
 
 
 def of_code() -> dict[str, Any]:
