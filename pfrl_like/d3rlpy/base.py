@@ -86,8 +86,7 @@ class LearnableConfigWithShape(Config):
             NotImplementedError: If the config has no algorithm.
             ValueError: If a shape is too large.
         """
-        parts = self.observation_shape if _is_tuple(self.observation_shape) else [self.observation_shape]
-        if sum(math.prod(part) for part in parts) > _MAX_ENTRIES or self.action_size > _MAX_ACTION_SIZE:  # type: ignore[arg-type]
+        if n_entries(self.observation_shape) > _MAX_ENTRIES or self.action_size > _MAX_ACTION_SIZE:
             got = f"observation_shape is {self.observation_shape!r:.80} and action_size {self.action_size!r:.80}"
             raise ValueError(f"{got}, expected at most {_MAX_ENTRIES} entries and {_MAX_ACTION_SIZE} actions")
         algorithm = self.config.create(device)
@@ -349,6 +348,8 @@ def device_name(device: DeviceArg) -> str:
     raise TypeError(f"device is {device!r}, expected a bool, the index of a GPU, a name of PyTorch, or None")
 
 
-def _is_tuple(observation_shape: Any) -> bool:
-    """Return True for the shapes of tuple observations."""
-    return any(isinstance(part, list | tuple) for part in observation_shape)
+def n_entries(observation_shape: Any) -> int:
+    """Return the number of entries of an observation, or of all parts of a tuple observation."""
+    if any(isinstance(part, list | tuple) for part in observation_shape):
+        return sum(n_entries(part) for part in observation_shape)
+    return math.prod(observation_shape)

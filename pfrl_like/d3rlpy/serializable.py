@@ -119,7 +119,7 @@ def register(family: type[Config], cls: Any) -> None:
 
 
 @functools.cache
-def _hints(cls: type[Config]) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
@@ -146,6 +146,8 @@ def _decoded(value: Any, hint: Any) -> Any:
     if family := _config_class(hint):
         many = isinstance(value, list)
         made = [_config_of(each, family) for each in (value if many else [value])]
+        if None in made and type(None) not in typing.get_args(hint):
+            raise ValueError(f"the {family.__name__} has the type 'none', expected one of {sorted(family._types)}")
         return made if many else made[0]
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(value)
@@ -155,10 +157,10 @@ def _decoded(value: Any, hint: Any) -> Any:
 def _config_of(value: Any, family: type[Config]) -> Config | None:
     """Return the config for {"type": name, "params": fields}."""
     if not isinstance(value, Mapping) or value.keys() != {"type", "params"} or not isinstance(value["params"], dict):
-        raise ValueError(f'a {family.__name__} is stored as {value!r:.80}, expected a dict of "type" and "params"')
+        raise ValueError(f'the {family.__name__} is stored as {value!r:.80}, expected a dict of "type" and "params"')
     if value == _NONE:
         return None
     if value["type"] not in family._types:
         advice = f"expected one of {sorted(family._types)}; register classes of your own before you load the file"
-        raise ValueError(f"the type of a {family.__name__} is {value['type']!r:.80}, {advice}")
+        raise ValueError(f"the {family.__name__} has the type {value['type']!r:.80}, {advice}")
     return family._types[value["type"]].deserialize_from_dict(value["params"])

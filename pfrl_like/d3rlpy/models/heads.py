@@ -91,15 +91,24 @@ class ValueFunction(LinearHead):
 
 
 @ignores_training
-class BoundedNetwork(LinearHead):
-    """Network of pairs (observation, vector) with outputs in [-1, 1]: a perturbation, or the decoder of a VAE.
+class Perturbation(LinearHead):
+    """Perturbation of actions, in [-1, 1]. The arguments are those of `LinearHead`, with `takes_action=True`."""
 
-    The arguments are those of `LinearHead`, with `takes_action=True`.
+    def forward(self, x: Any) -> Tensor:
+        """Return tanh of the outputs for pairs (observation, action), [B, n_outputs]."""
+        return self.outputs(x).tanh()
+
+
+@ignores_training
+class LatentDecoder(LinearHead):
+    """Decoder of a VAE. The arguments are those of `LinearHead`, with `takes_action=True`.
+
+    The actions have no bounds, as in d3rlpy 2.8, except for the behaviour's actions in the loss of BEAR.
     """
 
     def forward(self, x: Any) -> Tensor:
-        """Return tanh of the outputs, [B, n_outputs]."""
-        return self.outputs(x).tanh()
+        """Return actions for pairs (observation, latent vector), [B, n_outputs]."""
+        return self.outputs(x)
 
 
 @ignores_training

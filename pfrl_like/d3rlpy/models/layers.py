@@ -92,7 +92,8 @@ class SimBaBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output, with the shape of `x`."""
-        return x + fast_forward(self._layers, x)
+        out: Tensor = x + fast_forward(self._layers, x)
+        return out
 
 
 def joined(x: Tensor, action: Tensor | None, n_actions: int | None) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.d3rlpy.models.encoders import EncoderFactory
-from pfrl_like.d3rlpy.models.heads import BoundedNetwork, Head, LatentEncoder, LinearHead, encoder_and_size
+from pfrl_like.d3rlpy.models.heads import Head, LatentDecoder, LatentEncoder, LinearHead, encoder_and_size
 from pfrl_like.distributions import Categorical, DeltaVector, DiagonalGaussian, SquashedGaussian
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.utils.contexts import ignores_training
@@ -111,7 +111,7 @@ class GaussianPolicy(Head):
 def conditional_vae(
     encoder_factory: EncoderFactory, observation_shape: Any, action_size: int, scaler: Any = None
 ) -> ConditionalVAE:
-    """Return a model of recorded actions. `encoder` is d3rlpy's `vae_encoder`, and `decoder` its `vae_decoder`.
+    """Return a model of recorded actions. Its `encoder` and `decoder` are d3rlpy's `vae_encoder` and `vae_decoder`.
 
     The latent vector has twice the size of an action.
 
@@ -124,4 +124,4 @@ def conditional_vae(
     latent_size = 2 * action_size
     encoder = LatentEncoder(*encoder_and_size(encoder_factory, observation_shape, action_size), latent_size, scaler)
     parts = encoder_and_size(encoder_factory, observation_shape, latent_size)
-    return ConditionalVAE(encoder, BoundedNetwork(*parts, action_size, scaler, takes_action=True), latent_size)
+    return ConditionalVAE(encoder, LatentDecoder(*parts, action_size, scaler, takes_action=True), latent_size)

@@ -45,7 +45,8 @@ class QuantileQFunction(LinearHead):
 
     def forward(self, x: Any) -> QuantileDiscreteActionValue:
         """Return the quantiles of B states, or of B pairs (observation, action)."""
-        return QuantileDiscreteActionValue(self.outputs(x).unflatten(1, (-1, self.n_quantiles)).transpose(1, 2))
+        outputs = self.outputs(x)
+        return QuantileDiscreteActionValue(outputs.view(len(outputs), -1, self.n_quantiles).transpose(1, 2))
 
 
 class ImplicitQuantileQFunction(LinearHead):
@@ -192,7 +193,7 @@ def critics(
     shared = encoder_and_size(encoder_factory, observation_shape, size) if q_func_factory.share_encoder else None
     if shared:
         for parameter in shared[0].parameters():
-            parameter.register_hook(lambda gradient: gradient / n_critics)
+            parameter.register_hook(lambda gradient: gradient / n_critics)  # type: ignore[no-untyped-call]
     members = []
     for _ in range(n_critics):
         parts = shared or encoder_and_size(encoder_factory, observation_shape, size)

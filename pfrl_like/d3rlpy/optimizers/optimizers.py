@@ -89,7 +89,7 @@ class OptimizerFactory(Config, family=True):
         """
         modules = list(named_modules)
         optim = self.create_optimizer(modules, lr)
-        scheduler = self.lr_scheduler_factory and self.lr_scheduler_factory.create(optim)
+        scheduler = None if self.lr_scheduler_factory is None else self.lr_scheduler_factory.create(optim)
         return OptimizerWrapper(parameters_of(modules), optim, compiled, self.clip_grad_norm, scheduler)
 
     def create_optimizer(self, named_modules: NamedModules, lr: float) -> Optimizer:
