@@ -4,7 +4,6 @@ Names in a file are looked up in tables of classes. No name is imported.
 """
 
 import dataclasses
-import functools
 import json
 import typing
 import warnings
@@ -59,7 +58,7 @@ class Config:
 
     def serialize_to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values. Arrays are lists, and enums are their values."""
-        hints = _hints(type(self))
+        hints = typing.get_type_hints(type(self))
         return {each.name: _encoded(getattr(self, each.name), hints[each.name]) for each in dataclasses.fields(self)}
 
     @classmethod
@@ -80,7 +79,7 @@ class Config:
             ValueError: If the type of a config in a field is unknown. The message names the known types.
             TypeError: If a field without a default is missing.
         """
-        hints = _hints(cls)
+        hints = typing.get_type_hints(cls)
         names = {each.name for each in dataclasses.fields(cls)}
         if unknown := sorted(dict_config.keys() - names):
             text = f"{cls.__name__} has no {', '.join(unknown)}: these values of the file are ignored"
@@ -116,11 +115,6 @@ def register(family: type[Config], cls: Any) -> None:
     if known.__qualname__ != cls.__qualname__:  # a notebook may define a class again
         raise ValueError(f"get_type returns {name!r}, the name of {known.__name__}: choose another name")
     family._types[name] = cls
-
-
-@functools.cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
 
 
 def _config_class(hint: Any) -> type[Config] | None:
