@@ -51,6 +51,7 @@ SIDEWAYS = {
     ("testing", "experiments"),  # whose runs are stopped to see whether agents go on
     ("__main__", "cli"),
     ("implicit_action_value", "action_value"),
+    ("d3rlpy", "algos"),  # bounds on the networks in a file are those of estimators' files
     ("ope", "algos"),  # fitted Q evaluation is built, fitted and saved as estimators are, and evaluates them
     ("dataset", "replay_buffers"),  # it opens what runs have recorded
     ("dynamics", "algos"),  # a model is fitted as algorithms are
