@@ -2,14 +2,30 @@
 
 import torch
 
-from pfrl_like.d3rlpy import algos, constants, distributed, logging, metrics, notebook_utils
+from pfrl_like.d3rlpy import (
+    algos,
+    base,
+    constants,
+    dataset,
+    distributed,
+    interface,
+    logging,
+    metrics,
+    models,
+    notebook_utils,
+    ope,
+    optimizers,
+    preprocessing,
+    types,
+)
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy, PositionEncodingType
 from pfrl_like.d3rlpy.torch_utility import Modules, TorchMiniBatch
 from pfrl_like.utils.random_seed import set_random_seed
 
 __all__ = [
     "ActionSpace", "LoggingStrategy", "Modules", "PositionEncodingType", "TorchMiniBatch", "__version__", "algos",
-    "constants", "distributed", "logging", "metrics", "notebook_utils", "seed",
+    "base", "constants", "dataset", "distributed", "interface", "logging", "metrics", "models", "notebook_utils", "ope",
+    "optimizers", "preprocessing", "seed", "types",
 ]  # fmt: skip
 
 #: Release of d3rlpy whose interface this is. Files carry it.
