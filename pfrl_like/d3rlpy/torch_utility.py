@@ -1,11 +1,28 @@
-"""Networks of an algorithm under their names, and the minibatch that algorithms of d3rlpy's users take."""
+"""Seeds, the networks of an algorithm by name, and the minibatch that algorithms of d3rlpy's users take."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from numpy.typing import NDArray
 from torch import nn
+
+from pfrl_like.utils.random_seed import set_random_seed
+
+
+def seed(n: int) -> None:
+    """Seed the global random generators of `random`, NumPy and torch, and use deterministic algorithms of cuDNN.
+
+    Args:
+        n: An integer in [0, 2**32).
+
+    Raises:
+        TypeError: If `n` is not an integer.
+        ValueError: If `n` is out of range.
+    """
+    set_random_seed(n)
+    torch.backends.cudnn.deterministic = True
 
 
 class Modules:
