@@ -19,7 +19,7 @@ from peer_libraries import TESTS, answer, asks
 from peers import d3rlpy_runs, problem
 from torch import nn
 
-from pfrl_like import agents
+from pfrl_like import agents, d3rlpy
 from pfrl_like.batch import Batch
 from pfrl_like.d3rlpy import ActionSpace, Modules
 from pfrl_like.explorers import Greedy
@@ -30,8 +30,6 @@ from pfrl_like.replay_buffers import ReplayBuffer
 
 Array = NDArray[Any]
 SCRIPT, ANSWERS = "peers/d3rlpy_runs.py", TESTS / "data/peers/d3rlpy_runs.npz"
-#: Makes minibatches whose fields are plain attributes.
-PLAIN = SimpleNamespace(dataset=SimpleNamespace(Transition=SimpleNamespace, TransitionMiniBatch=SimpleNamespace))
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +160,7 @@ RUNS: dict[str, Callable[[str], Run]] = {
 
 def assert_runs_equal(path: Path, case: str, optimizer: str, seed: int) -> None:
     theirs = answer_of(path, case, optimizer, seed)
-    ours = d3rlpy_runs.run(RUNS[case](optimizer), PLAIN, seed, functools.partial(draws_of, theirs))
+    ours = d3rlpy_runs.run(RUNS[case](optimizer), d3rlpy, seed, functools.partial(draws_of, theirs))
     assert_same_run(ours, theirs)
 
 
@@ -174,7 +172,7 @@ def test_ten_updates_are_those_of_d3rlpy(case: str, optimizer: str) -> None:
 
 def test_another_loss_is_told_apart() -> None:
     theirs = answer_of(ANSWERS, "DQN", "SGD", 0)
-    ours = d3rlpy_runs.run(RUNS["DoubleDQN"]("SGD"), PLAIN, 0, functools.partial(draws_of, theirs))
+    ours = d3rlpy_runs.run(RUNS["DoubleDQN"]("SGD"), d3rlpy, 0, functools.partial(draws_of, theirs))
     with pytest.raises(AssertionError):
         assert_same_run(ours, theirs)
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfrl_like.d3rlpy.preprocessing import MinMaxActionScaler
 from pfrl_like.utils.checks import check_numbers
 
 
@@ -96,6 +97,10 @@ class NormalNoise(Explorer):
     def sample(self, algo: Any, x: Any, step: int) -> NDArray[Any]:
         greedy = algo.predict(x)
         noisy = greedy + np.random.normal(self._mean, self._std, greedy.shape)
-        low, high = (getattr(algo.action_scaler, name, None) for name in ("minimum", "maximum"))
-        clipped: NDArray[Any] = np.clip(noisy, -1.0 if low is None else low, 1.0 if high is None else high)
+        scaler = algo.action_scaler
+        clipped: NDArray[Any] = (
+            np.clip(noisy, scaler.minimum, scaler.maximum)
+            if isinstance(scaler, MinMaxActionScaler)
+            else np.clip(noisy, -1.0, 1.0)
+        )
         return clipped

@@ -8,11 +8,13 @@ that `dataset.transition_picker` makes, up to 1024 of one episode at a time.
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pfrl_like.d3rlpy.dataset import EpisodeBase, ReplayBufferBase, TransitionMiniBatch
+from pfrl_like.d3rlpy.interface import QLearningAlgoProtocol
 from pfrl_like.metrics.scorer import evaluate_on_environment, squared_distance
 
 #: Number of transitions in a minibatch.
@@ -21,21 +23,11 @@ WINDOW_SIZE = 1024
 Array = NDArray[Any]
 
 
-class Window(NamedTuple):
-    """Consecutive transitions of one episode: observations [B, ...] (a list of arrays for tuples), others [B, n]."""
-
-    observations: Any
-    actions: Array
-    rewards: Array
-    next_observations: Any
-    terminals: Array
-
-
 class EvaluatorProtocol(Protocol):
     """Interface of evaluators."""
 
     @abstractmethod
-    def __call__(self, algo: Any, dataset: Any) -> float:
+    def __call__(self, algo: QLearningAlgoProtocol, dataset: ReplayBufferBase) -> float:
         """Return the metric.
 
         Args:
@@ -54,13 +46,13 @@ class WindowEvaluator(EvaluatorProtocol):
         TypeError: If an item is no episode of `pfrl_like.d3rlpy.dataset`.
     """
 
-    def __init__(self, episodes: Sequence[Any] | None = None) -> None:
+    def __init__(self, episodes: Sequence[EpisodeBase] | None = None) -> None:
         for each in episodes or ():
             if not hasattr(each, "transition_count"):
                 raise TypeError(f"episodes has a {type(each).__name__}, expected episodes of pfrl_like.d3rlpy.dataset")
         self._episodes = episodes
 
-    def __call__(self, algo: Any, dataset: Any) -> float:
+    def __call__(self, algo: QLearningAlgoProtocol, dataset: ReplayBufferBase) -> float:
         """Return the mean over all transitions.
 
         Raises:
@@ -69,36 +61,22 @@ class WindowEvaluator(EvaluatorProtocol):
         windows = [window for each in self._episodes_of(dataset) for window in _windows(each, dataset)]
         return _mean([self._evaluate(algo, window) for window in windows])
 
-    def _episodes_of(self, dataset: Any) -> Sequence[Any]:
+    def _episodes_of(self, dataset: ReplayBufferBase) -> Sequence[EpisodeBase]:
         if not hasattr(dataset, "transition_picker"):
             expected = "a ReplayBuffer of pfrl_like.d3rlpy.dataset: pfrl_like.metrics scores other datasets"
             raise TypeError(f"dataset is {type(dataset).__name__}, expected {expected}")
-        episodes: Sequence[Any] = self._episodes or dataset.episodes
-        return episodes
+        return self._episodes or dataset.episodes
 
     @abstractmethod
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         """Return the numbers of a window, [B] or fewer."""
 
 
-def _windows(episode: Any, dataset: Any) -> Iterator[Window]:
+def _windows(episode: EpisodeBase, dataset: ReplayBufferBase) -> Iterator[TransitionMiniBatch]:
     """Yield the transitions of an episode in windows."""
     for start in range(0, episode.transition_count, WINDOW_SIZE):
         indices = range(start, min(start + WINDOW_SIZE, episode.transition_count))
-        steps = [dataset.transition_picker(episode, i) for i in indices]
-        yield Window(
-            observations=_stack([each.observation for each in steps]),
-            actions=np.stack([each.action for each in steps]),
-            rewards=np.stack([each.reward for each in steps]),
-            next_observations=_stack([each.next_observation for each in steps]),
-            terminals=np.array([[each.terminal] for each in steps], np.float32),
-        )
-
-
-def _stack(observations: Sequence[Any]) -> Any:
-    if isinstance(observations[0], tuple | list):
-        return [np.stack(column) for column in zip(*observations, strict=True)]
-    return np.stack(observations)
+        yield TransitionMiniBatch.from_transitions([dataset.transition_picker(episode, index) for index in indices])
 
 
 def _mean(parts: Sequence[Any]) -> float:
@@ -107,7 +85,7 @@ def _mean(parts: Sequence[Any]) -> float:
     return float(values.mean()) if len(values) else float("nan")
 
 
-def _greedy_values(algo: Any, observations: Any) -> Array:
+def _greedy_values(algo: QLearningAlgoProtocol, observations: Any) -> Array:
     return np.asarray(algo.predict_value(observations, algo.predict(observations)))
 
 
@@ -121,7 +99,7 @@ class TDErrorEvaluator(WindowEvaluator):
         episodes: Episodes to evaluate. If None or empty, those of the dataset are used.
     """
 
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         rewards, scaler = window.rewards.reshape(-1), algo.reward_scaler
         if scaler is not None:
             rewards = scaler.transform_numpy(rewards)
@@ -140,7 +118,7 @@ class DiscountedSumOfAdvantageEvaluator(WindowEvaluator):
         episodes: Episodes to evaluate. If None or empty, those of the dataset are used.
     """
 
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         values = algo.predict_value(window.observations, window.actions)
         advantages = (values - _greedy_values(algo, window.observations)).tolist()
         return list(accumulate(reversed(advantages), lambda later, advantage: advantage + algo.gamma * later))
@@ -153,7 +131,7 @@ class AverageValueEstimationEvaluator(WindowEvaluator):
         episodes: Episodes to evaluate. If None or empty, those of the dataset are used.
     """
 
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         return _greedy_values(algo, window.observations)
 
 
@@ -166,7 +144,7 @@ class InitialStateValueEstimationEvaluator(WindowEvaluator):
         episodes: Episodes to evaluate. If None or empty, those of the dataset are used.
     """
 
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         observations = window.observations
         first = [each[:1] for each in observations] if isinstance(observations, list) else observations[:1]
         return _greedy_values(algo, first)
@@ -182,11 +160,11 @@ class SoftOPCEvaluator(WindowEvaluator):
         episodes: Episodes to evaluate. If None or empty, those of the dataset are used.
     """
 
-    def __init__(self, return_threshold: float, episodes: Sequence[Any] | None = None) -> None:
+    def __init__(self, return_threshold: float, episodes: Sequence[EpisodeBase] | None = None) -> None:
         super().__init__(episodes)
         self._return_threshold = return_threshold
 
-    def __call__(self, algo: Any, dataset: Any) -> float:
+    def __call__(self, algo: QLearningAlgoProtocol, dataset: ReplayBufferBase) -> float:
         """Return the difference of the means."""
         successes, values = [], []
         for episode in self._episodes_of(dataset):
@@ -195,7 +173,7 @@ class SoftOPCEvaluator(WindowEvaluator):
             successes += of_episode if episode.compute_return() >= self._return_threshold else []
         return _mean(successes) - _mean(values)
 
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         return algo.predict_value(window.observations, window.actions)
 
 
@@ -206,7 +184,7 @@ class ContinuousActionDiffEvaluator(WindowEvaluator):
         episodes: Episodes to evaluate. If None or empty, those of the dataset are used.
     """
 
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         return squared_distance(window.actions, algo.predict(window.observations))
 
 
@@ -217,18 +195,18 @@ class DiscreteActionMatchEvaluator(WindowEvaluator):
         episodes: Episodes to evaluate. If None or empty, those of the dataset are used.
     """
 
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         return _matches(window.actions.reshape(-1), algo.predict(window.observations))
 
 
 class _ComparisonEvaluator(WindowEvaluator):
     """Base class of evaluators that compare the greedy actions of two algorithms."""
 
-    def __init__(self, base_algo: Any, episodes: Sequence[Any] | None = None) -> None:
+    def __init__(self, base_algo: QLearningAlgoProtocol, episodes: Sequence[EpisodeBase] | None = None) -> None:
         super().__init__(episodes)
         self._base_algo = base_algo
 
-    def _actions(self, algo: Any, window: Window) -> tuple[Any, Any]:
+    def _actions(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> tuple[Any, Any]:
         return self._base_algo.predict(window.observations), algo.predict(window.observations)
 
 
@@ -240,7 +218,7 @@ class CompareContinuousActionDiffEvaluator(_ComparisonEvaluator):
         episodes: Episodes to evaluate. If None or empty, those of the dataset are used.
     """
 
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         return squared_distance(*self._actions(algo, window))
 
 
@@ -252,7 +230,7 @@ class CompareDiscreteActionMatchEvaluator(_ComparisonEvaluator):
         episodes: Episodes to evaluate. If None or empty, those of the dataset are used.
     """
 
-    def _evaluate(self, algo: Any, window: Window) -> Any:
+    def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
         return _matches(*self._actions(algo, window))
 
 
@@ -285,6 +263,6 @@ class EnvironmentEvaluator(EvaluatorProtocol):
     def __init__(self, env: Any, n_trials: int = 10, epsilon: float = 0.0) -> None:
         self._scorer = evaluate_on_environment(env, n_trials, epsilon)
 
-    def __call__(self, algo: Any, dataset: Any) -> float:
+    def __call__(self, algo: QLearningAlgoProtocol, dataset: ReplayBufferBase) -> float:
         """Return the mean return. The dataset is ignored."""
         return self._scorer(algo)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pfrl_like.d3rlpy.algos import ConstantEpsilonGreedy, LinearDecayEpsilonGreedy, NormalNoise
+from pfrl_like.d3rlpy.preprocessing import MinMaxActionScaler
 
 OBSERVATIONS = np.arange(8, dtype=np.float32)[:, None]
 
@@ -43,7 +44,7 @@ def test_noisy_actions_are_those_of_d3rlpy() -> None:
 
 
 def test_noisy_actions_stay_in_the_range_of_the_action_scaler() -> None:
-    scaler = SimpleNamespace(minimum=np.array([-0.05, -0.3]), maximum=np.array([0.05, 0.2]))
+    scaler = MinMaxActionScaler(minimum=np.array([-0.05, -0.3]), maximum=np.array([0.05, 0.2]))
     actions = NormalNoise(0.1, 0.5).sample(continuous(scaler), OBSERVATIONS[:3], 0)
     assert np.allclose(actions, [[0.05, 0.2], [0.05, 0.2], [0.05, -0.3]])
 

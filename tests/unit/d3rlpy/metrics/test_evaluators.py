@@ -1,7 +1,5 @@
 """Numbers that d3rlpy 2.8.1 gives for the same algorithms and datasets."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,51 +9,20 @@ from experiment_fakes import Counting
 from gymnasium.spaces import Box, Tuple
 
 from pfrl_like.d3rlpy import metrics
+from pfrl_like.d3rlpy.dataset import MDPDataset, MultiStepTransitionPicker
+from pfrl_like.d3rlpy.preprocessing import MinMaxRewardScaler
 
 near = pytest.approx
-
-
-@dataclass
-class Episode:
-    """Rows of which the last is terminal, or only a next observation."""
-
-    observations: Any
-    actions: Any
-    rewards: Any
-    terminated: bool
-
-    @property
-    def transition_count(self) -> int:
-        return len(self.actions) - (not self.terminated)
-
-    def compute_return(self) -> float:
-        return float(self.rewards.sum())
-
-
-class Dataset:
-    """Episodes with the picker of single steps."""
-
-    def __init__(self, episodes: Sequence[Episode]) -> None:
-        self.episodes = episodes
-
-    def transition_picker(self, episode: Episode, index: int) -> Any:
-        terminal = episode.terminated and index == episode.transition_count - 1
-        observation = episode.observations[index]
-        return SimpleNamespace(
-            observation=observation, action=episode.actions[index], reward=episode.rewards[index],
-            next_observation=np.zeros_like(observation) if terminal else episode.observations[index + 1],
-            terminal=float(terminal),
-        )  # fmt: skip
 
 
 def column(*values: float) -> Any:
     return np.array(values, np.float32)[:, None]
 
 
-def dataset_of(first: Any, second: Any) -> Dataset:
+def dataset_of(actions: Any) -> MDPDataset:
     """An episode that ends in a terminal state, and one that is truncated; the returns are 111 and 222."""
-    ended = Episode(column(1, 2, 3), first, column(1, 10, 100), True)
-    return Dataset([ended, Episode(column(5, 7, 9), second, column(2, 20, 200), False)])
+    rewards = np.array([1, 10, 100, 2, 20, 200], np.float32)
+    return MDPDataset(column(1, 2, 3, 5, 7, 9), actions, rewards, np.eye(6)[2], np.eye(6)[5])
 
 
 class Algo:
@@ -81,16 +48,15 @@ class ContinuousAlgo(Algo):
         return (2 * x[:, 0] + 3 * action[:, 0] - action[:, 1]).astype(np.float32)
 
 
-DISCRETE = dataset_of(np.array([[0], [2], [1]]), np.array([[1], [2], [0]]))
+DISCRETE = dataset_of(np.array([0, 2, 1, 1, 2, 0]))
 CONTINUOUS = dataset_of(
-    np.array([[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], np.float32),
-    np.array([[-0.7, 0.8], [0.9, 0.0], [0.0, 0.1]], np.float32),
+    np.array([[0.1, 0.2], [0.3, -0.4], [0.5, 0.6], [-0.7, 0.8], [0.9, 0.0], [0.0, 0.1]], np.float32)
 )
 #: One episode of 1500 transitions, in two windows.
-LONG = Dataset(
-    [Episode(np.arange(1500, dtype=np.float32)[:, None] / 100, np.arange(1500)[:, None] % 3, np.ones((1500, 1)), True)]
+LONG = MDPDataset(
+    np.arange(1500, dtype=np.float32)[:, None] / 100, np.arange(1500) % 3, np.ones(1500), np.eye(1500)[-1]
 )
-ANSWERS: dict[str, tuple[Any, Dataset, dict[str, float]]] = {
+ANSWERS: dict[str, tuple[Any, MDPDataset, dict[str, float]]] = {
     "discrete": (
         Algo, DISCRETE,
         {"TDError": 1761.25, "DiscountedSumOfAdvantage": 0.45, "AverageValueEstimation": 9.2,
@@ -119,7 +85,9 @@ def test_numbers_are_those_of_d3rlpy(name: str) -> None:
 
 
 @pytest.mark.parametrize(("algo", "dataset", "difference"), [(Algo, DISCRETE, 5.3), (ContinuousAlgo, CONTINUOUS, 4.28)])
-def test_an_episode_whose_return_is_the_threshold_is_a_success(algo: Any, dataset: Dataset, difference: float) -> None:
+def test_an_episode_that_returns_the_threshold_is_a_success(
+    algo: Any, dataset: MDPDataset, difference: float
+) -> None:
     assert metrics.SoftOPCEvaluator(222.0)(algo(), dataset) == near(difference)
     assert metrics.SoftOPCEvaluator(111.0)(algo(), dataset) == near(0.0)
 
@@ -137,8 +105,16 @@ def test_other_algorithms_are_compared_by_their_greedy_actions() -> None:
 
 def test_errors_are_those_of_scaled_rewards() -> None:
     algo = Algo()
-    algo.reward_scaler = SimpleNamespace(transform_numpy=lambda rewards: rewards / 200)
+    algo.reward_scaler = MinMaxRewardScaler(minimum=0.0, maximum=200.0)
     assert metrics.TDErrorEvaluator()(algo, DISCRETE) == near(32.432522773742676)
+
+
+def test_gamma_is_not_raised_to_the_interval() -> None:
+    dataset = MDPDataset(
+        column(1, 2, 3, 5, 7, 9), np.array([0, 2, 1, 1, 2, 0]), np.array([1, 10, 100, 2, 20, 200], np.float32),
+        np.eye(6)[2], np.eye(6)[5], transition_picker=MultiStepTransitionPicker(2, 0.5),
+    )  # fmt: skip
+    assert metrics.TDErrorEvaluator()(Algo(), dataset) == near(2324.6)
 
 
 def test_given_episodes_are_evaluated_in_place_of_those_of_the_dataset() -> None:
@@ -147,8 +123,8 @@ def test_given_episodes_are_evaluated_in_place_of_those_of_the_dataset() -> None
 
 
 def test_tuples_of_observations_are_stacked_by_part() -> None:
-    pairs = [(np.float32([i]), np.float32([[10 * i]])) for i in range(3)]
-    dataset = Dataset([Episode(pairs, np.zeros((3, 1), int), column(1, 1, 1), False)])
+    parts = np.arange(3, dtype=np.float32)[:, None], 10 * np.arange(3, dtype=np.float32)[:, None, None]
+    dataset = MDPDataset(parts, np.zeros(3, int), np.ones(3), np.zeros(3), np.eye(3)[2])
     algo = SimpleNamespace(
         predict=lambda x: np.zeros(len(x[0]), int), predict_value=lambda x, action: x[0][:, 0] + x[1][:, 0, 0]
     )
