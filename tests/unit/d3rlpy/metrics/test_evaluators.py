@@ -85,9 +85,7 @@ def test_numbers_are_those_of_d3rlpy(name: str) -> None:
 
 
 @pytest.mark.parametrize(("algo", "dataset", "difference"), [(Algo, DISCRETE, 5.3), (ContinuousAlgo, CONTINUOUS, 4.28)])
-def test_an_episode_that_returns_the_threshold_is_a_success(
-    algo: Any, dataset: MDPDataset, difference: float
-) -> None:
+def test_an_episode_that_returns_the_threshold_is_a_success(algo: Any, dataset: MDPDataset, difference: float) -> None:
     assert metrics.SoftOPCEvaluator(222.0)(algo(), dataset) == near(difference)
     assert metrics.SoftOPCEvaluator(111.0)(algo(), dataset) == near(0.0)
 
