@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import enum
+import functools
 import io
 import logging
 import os
@@ -132,6 +133,7 @@ class TensorBoardLogger:
         step_offset: Step from which a run resumes. TensorBoard then hides the later steps of older files in
             `directory`. If 0, TensorBoard hides no steps.
         suffix: Suffix of the file names.
+        prefix: Prefix of the names of the metrics that `log` writes.
 
     Attributes:
         error_context: Function that takes the name of the file and returns the context manager in which the logger
@@ -143,20 +145,22 @@ class TensorBoardLogger:
         MissingDependencyError: If TensorBoard is not installed.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, step_offset: int = 0, suffix: str = "") -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], *, step_offset: int = 0, suffix: str = "", prefix: str = "train/"
+    ) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingDependencyError("tensorboard", "use_tensorboard") from error
-        self._directory = os.fspath(directory)
+        self._directory, self._prefix = os.fspath(directory), prefix
         hidden_from = step_offset + 1 if step_offset else None
         self.writer: Any = SummaryWriter(log_dir=self._directory, purge_step=hidden_from, filename_suffix=suffix)
         self.error_context: ErrorContext = contextlib.nullcontext
         self.writes_to = (self,)
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write the metrics. Each name gets the prefix "train/"."""
-        self._write({f"train/{name}": value for name, value in metrics.items()}, step)
+        """Write the metrics. Each name gets the prefix."""
+        self._write({f"{self._prefix}{name}": value for name, value in metrics.items()}, step)
 
     def log_evaluation(self, step: int, agent_stats: Pairs, eval_stats: Mapping[str, Any], env_stats: Pairs) -> None:
         """Write an evaluation under PFRL's names: agent/..., env/..., eval/..., extras/mean(plus|minus)stdev.
@@ -319,13 +323,19 @@ class TensorBoardAdapter(NoAdapter):
         self._logger.close()
 
 
-def _call_all(name: str) -> Callable[..., None]:
-    def method(self: "SeveralAdapters", *arguments: Any) -> None:
-        for each in self.adapters:
-            getattr(each, name)(*arguments)
+def call_all(method: Callable[..., None]) -> Callable[..., None]:
+    """Return a method of `SeveralAdapters` that calls a method of every adapter.
 
-    method.__doc__ = "Call the method of every adapter."
-    return method
+    Args:
+        method: Method of `LoggerAdapter`, whose name and signature the returned method has.
+    """
+
+    @functools.wraps(method)
+    def call(self: "SeveralAdapters", *args: Any, **kwargs: Any) -> None:
+        for each in self.adapters:
+            getattr(each, method.__name__)(*args, **kwargs)
+
+    return call
 
 
 class SeveralAdapters:
@@ -338,12 +348,12 @@ class SeveralAdapters:
     def __init__(self, adapters: Sequence[LoggerAdapter]) -> None:
         self.adapters = adapters
 
-    write_params = _call_all("write_params")
-    before_write_metric = _call_all("before_write_metric")
-    write_metric = _call_all("write_metric")
-    after_write_metric = _call_all("after_write_metric")
-    save_model = _call_all("save_model")
-    close = _call_all("close")
+    write_params = call_all(LoggerAdapter.write_params)
+    before_write_metric = call_all(LoggerAdapter.before_write_metric)
+    write_metric = call_all(LoggerAdapter.write_metric)
+    after_write_metric = call_all(LoggerAdapter.after_write_metric)
+    save_model = call_all(LoggerAdapter.save_model)
+    close = call_all(LoggerAdapter.close)
 
 
 class FileAdapterFactory:

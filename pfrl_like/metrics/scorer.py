@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Tuple
 from numpy.typing import NDArray
 
 from pfrl_like.batch import ACTION_MASK, first_leaf
@@ -66,7 +67,8 @@ def evaluate_on_environment(
 
     Args:
         env: Environment with any interface that `pfrl_like.env.as_gymnasium` accepts, or an environment id. With an id,
-            the scorer makes a new environment at each call.
+            the scorer makes a new environment at each call. If the observation space is a `Tuple`, `algo.predict` gets
+            a list with one array per part, [1, ...].
         n_trials: Number of episodes.
         epsilon: Probability of a random action.
         render: True to call `env.render()` after each step.
@@ -102,7 +104,8 @@ def _return_of_episode(env: Any, algo: Any, epsilon: float, render: bool) -> flo
         stack = frames.push(obs)
         mask = info.get(ACTION_MASK)
         explores = np.random.random() < epsilon
-        action = sample_allowed(env.action_space, mask) if explores else _greedy_action(algo, stack, mask)
+        batch = _batch_of_one(env.observation_space, stack)
+        action = sample_allowed(env.action_space, mask) if explores else _greedy_action(algo, batch, mask)
         obs, reward, terminated, truncated, info = env.step(action)
         total += float(reward)
         ended = terminated or truncated
@@ -111,9 +114,14 @@ def _return_of_episode(env: Any, algo: Any, epsilon: float, render: bool) -> flo
     return total
 
 
-def _greedy_action(algo: Any, obs: Any, mask: Any) -> Any:
+def _batch_of_one(space: Any, obs: Any) -> Any:
+    """Return an observation with a batch axis, a list of arrays for a `Tuple` space."""
+    return [np.asarray(each)[None] for each in obs] if isinstance(space, Tuple) else np.asarray(obs)[None]
+
+
+def _greedy_action(algo: Any, batch: Any, mask: Any) -> Any:
     keywords = required_keyword(algo.predict, None if mask is None else np.asarray(mask)[None])
-    action = algo.predict(np.asarray(obs)[None], **keywords)[0]
+    action = algo.predict(batch, **keywords)[0]
     return action.item() if np.ndim(action) == 0 else action
 
 

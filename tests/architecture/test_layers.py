@@ -25,7 +25,7 @@ LAYERS = (
     {"agents"},
     {"runs"},
     {"experiments", "debug", "loggers", "metrics", "testing"},
-    {"algos", "base", "online", "ope", "dynamics", "zoo"},
+    {"algos", "base", "online", "ope", "dynamics", "zoo", "d3rlpy"},
     {"__main__", "cli", "legacy"},
     {"__init__"},
 )
@@ -53,6 +53,7 @@ SIDEWAYS = {
     ("implicit_action_value", "action_value"),
     ("algos", "online"),  # whose buffer `collect` fills, and whose explorers d3rlpy 2 has in `algos`
     ("base", "algos"),  # another path of the base class
+    ("d3rlpy", "algos"),  # bounds on the networks in a file are those of estimators' files
     ("ope", "algos"),  # fitted Q evaluation is built, fitted and saved as estimators are, and evaluates them
     ("dataset", "replay_buffers"),  # it opens what runs have recorded
     ("dynamics", "algos"),  # a model is fitted as algorithms are

@@ -2,14 +2,13 @@
 
 Runs in d3rlpy's environment (`make peers`), and writes what d3rlpy answers:
 
-    .peers/d3rlpy/bin/python tests/peers/d3rlpy_updates.py tests/data/peers
+    PYTHONPATH=tests .peers/d3rlpy/bin/python tests/peers/d3rlpy_updates.py tests/data/peers
 
 `d3rlpy_updates.json` holds the losses of each case that the update reported. `d3rlpy_updates.npz` holds
 `<case>/drawn/<i>`, the random numbers that it drew, in order, and `<case>/after/<network>`, all parameters of a network
 after it. Weights before it and the minibatch are those of `problem.py`. All is computed in float64.
 """
 
-import dataclasses
 import json
 import sys
 from collections.abc import Mapping
@@ -18,10 +17,10 @@ from typing import Any
 
 import d3rlpy
 import numpy as np
-import problem
 import torch
 from d3rlpy import algos
-from d3rlpy.dataset import Transition, TransitionMiniBatch
+from peers import problem
+from peers.d3rlpy_runs import batch_of, build, make
 from torch import nn
 
 #: Algorithm and hyperparameters of each case; learning rates and networks are the same everywhere.
@@ -72,21 +71,6 @@ PARTS = {
 }  # fmt: skip
 
 
-def made(config: type[Any], options: Mapping[str, Any]) -> Any:
-    """An algorithm with the problem's networks and optimisers."""
-    given: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        if field.name.endswith("learning_rate"):
-            given[field.name] = problem.LEARNING_RATE
-        elif field.name.endswith("optim_factory"):
-            given[field.name] = d3rlpy.optimizers.AdamFactory(eps=problem.EPS)
-        elif field.name.endswith("encoder_factory"):
-            given[field.name] = d3rlpy.models.VectorEncoderFactory(hidden_units=problem.HIDDEN)
-        elif field.name == "gamma":
-            given[field.name] = problem.GAMMA
-    return config(**given | options).create(device="cpu:0")
-
-
 def ordered(network: nn.Module) -> list[nn.Parameter]:
     """All parameters; the mean and the deviation of a policy are one layer of double width."""
     named = dict(network.named_parameters())
@@ -108,35 +92,17 @@ def networks(algo: Any) -> dict[str, tuple[nn.Module, str, int, bool]]:
     return found
 
 
-def batch_of(rows: Mapping[str, Any]) -> TransitionMiniBatch:
-    """The problem's minibatch."""
-    transitions = [
-        Transition(
-            observation=rows["observations"][i], action=rows["actions"][i], reward=rows["rewards"][i],
-            next_observation=rows["next_observations"][i], next_action=rows["next_actions"][i],
-            terminal=float(rows["terminals"][i, 0]), interval=1,
-            rewards_to_go=np.concatenate(
-                [rows["rewards"][i : i + 1], *([] if rows["terminals"][i, 0] else [rows["later_rewards"][i : i + 1]])]
-            ),
-        )
-        for i in range(problem.ROWS)
-    ]  # fmt: skip
-    columns = {name: column for name, column in rows.items() if name != "later_rewards"}
-    return TransitionMiniBatch(**columns, intervals=np.ones_like(rows["rewards"]), transitions=transitions)
-
-
 def answers(config: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
     """The losses that one update reports, and the arrays: what it drew, and what it left."""
-    algo = made(config, options)
+    algo = build(make(d3rlpy, config, options))
     discrete = algo.get_action_type() is d3rlpy.ActionSpace.DISCRETE
-    algo.create_impl((problem.OBS_SIZE,), problem.N_ACTIONS if discrete else problem.ACTION_SIZE)
     parts = networks(algo)
     for network, part, number, target in parts.values():
         parameters = ordered(network)
         problem.fill(parameters, problem.weights(part, sum(map(torch.numel, parameters)), number, target))
     torch.manual_seed(0)
     with problem.Recorded() as recorded:
-        losses = algo.update(batch_of(problem.minibatch(discrete)))
+        losses = algo.update(batch_of(d3rlpy, problem.minibatch(discrete)))
     after = {
         f"after/{name}": torch.cat([each.detach().flatten() for each in ordered(network)]).numpy()
         for name, (network, _, _, target) in parts.items()

@@ -29,12 +29,12 @@ def weights(part: str, size: int, number: int = 0, target: bool = False) -> Arra
     return stream.uniform(-0.5, 0.5, size).astype(np.float32)
 
 
-def minibatch(discrete: bool) -> dict[str, Array]:
+def minibatch(discrete: bool, seed: int = 0) -> dict[str, Array]:
     """Transitions of which some are terminal; rewards are large enough for TD errors below 1 and above.
 
     `later_rewards` are all that follows a step that is not terminal.
     """
-    stream = np.random.RandomState(0)
+    stream = np.random.RandomState(seed)
     actions = (
         stream.randint(0, N_ACTIONS, (ROWS, 1)).astype(np.float32)
         if discrete
@@ -74,7 +74,7 @@ class Recorded(TorchFunctionMode):
 
 
 class Replayed(TorchFunctionMode):
-    """Gives what another library has drawn; `Tensor.uniform_` is not replayed.
+    """Gives what another library has drawn.
 
     Args:
         draws: What was drawn, in order, each in the shape in which it is asked for.
@@ -90,4 +90,5 @@ class Replayed(TorchFunctionMode):
             return made
         assert self.left, f"{func} draws more often than the other library did"
         assert made.shape == self.left[0].shape, f"{func} draws {made.shape}, the other library {self.left[0].shape}"
-        return self.left.pop(0)
+        given = self.left.pop(0)
+        return args[0].copy_(given) if func in (Tensor.normal_, Tensor.uniform_) else given

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from pfrl_like.columns import Indices
+from pfrl_like.columns.structure import structure_of
 from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Budget, Flat, flat_from
 from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW
 from pfrl_like.errors import MissingDependencyError
@@ -268,18 +270,36 @@ def _observations(file: Members, path: str, memory_map: bool | None) -> Any:
     return file.read("observations")
 
 
-def _read_episodes(file: Members) -> Flat:
-    """Return the content of a file of d3rlpy 2.x, which contains separate arrays for each episode."""
+def episodes_in(file: Members) -> tuple[dict[str, Any], Indices]:
+    """Return the columns of a file of d3rlpy 2.x, which contains separate arrays for each episode.
+
+    Returns:
+        The columns observations, actions and rewards of all episodes, [n, ...], and terminated, [E]. The last row of
+        each episode, [E].
+
+    Raises:
+        ValueError: If the number of episodes is not possible, or if columns have different lengths.
+    """
     count = int(file.read("num_episodes"))
     if not 0 < count <= min(_MOST_EPISODES, len(file)):
         raise ValueError(f"num_episodes is {count}, expected 1 to {min(_MOST_EPISODES, len(file))}")
     parts: dict[str, list[Any]] = {"observations": [_parts_of(file, f"observations_{i}") for i in range(count)]}
     parts |= {name: [file.read(f"{name}_{i}") for i in range(count)] for name in ("actions", "rewards")}
-    ends = np.cumsum([len(rewards) for rewards in parts["rewards"]]) - 1
+    sizes = [len(rewards) for rewards in parts["rewards"]]
+    for name, values in parts.items():
+        if any(len(leaf) != n for value, n in zip(values, sizes, strict=True) for leaf in structure_of(value)[1]):
+            raise ValueError(f"{name} and rewards of an episode have different lengths")
+    ends = np.cumsum(sizes) - 1
+    arrays = {name: concatenate_nested(values) for name, values in parts.items()}
+    return arrays | {"terminated": [bool(file.read(f"terminated_{i}")) for i in range(count)]}, ends
+
+
+def _read_episodes(file: Members) -> Flat:
+    """Return the content of a file of d3rlpy 2.x."""
+    arrays, ends = episodes_in(file)
     last = np.zeros(ends[-1] + 1, np.bool_)
     ended = last.copy()
-    last[ends], ended[ends] = True, [bool(file.read(f"terminated_{i}")) for i in range(count)]
-    arrays = {name: concatenate_nested(values) for name, values in parts.items()}
+    last[ends], ended[ends] = True, arrays.pop("terminated")
     return Flat(arrays | {"terminals": ended, "timeouts": last & ~ended}, SAME_ROW, None)
 
 

@@ -1,0 +1,203 @@
+"""The border between datasets of d3rlpy 2 and this library: batches for agents, and conversions of datasets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pfrl_like.batch import Batch, concatenate_batches, map_nested
+from pfrl_like.columns import ENDED, Columns, Indices, stacks
+from pfrl_like.d3rlpy.constants import ActionSpace
+from pfrl_like.d3rlpy.dataset.buffers import InfiniteBuffer
+from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns, column_action, column_observation, table_of_episodes
+from pfrl_like.d3rlpy.dataset.components import Episode, EpisodeBase
+from pfrl_like.d3rlpy.dataset.mini_batch import TransitionMiniBatch
+from pfrl_like.d3rlpy.dataset.nested import map_parts
+from pfrl_like.d3rlpy.dataset.replay_buffer import ReplayBuffer, ReplayBufferBase
+from pfrl_like.d3rlpy.dataset.trajectory_slicers import TrajectorySlicerProtocol
+from pfrl_like.d3rlpy.dataset.transition_pickers import KNOWN_PICKERS, StepPicker, TransitionPickerProtocol
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.dataset.table import SAME_ROW
+
+Pairs = Sequence[tuple[EpisodeBase, int]]
+
+
+def sample_batch(
+    dataset: ReplayBufferBase, n: int, gamma: float, device: torch.device | str = "cpu", *, returns: bool = False
+) -> Batch:
+    """Sample transitions with replacement for `agent.update`, with NumPy's global stream, like d3rlpy.
+
+    Args:
+        dataset: The dataset.
+        n: Number of transitions.
+        gamma: Discount factor per step.
+        device: Device of the tensors.
+        returns: True to fill `Batch.returns`, see `batch_of`.
+
+    Raises:
+        ValueError: If there are no transitions.
+    """
+    parts = [batch_of(each, each.sample_indices(k), gamma, device, returns=returns) for each, k in dataset.shares(n)]
+    return parts[0] if len(parts) == 1 else concatenate_batches(parts)
+
+
+def batch_of(
+    dataset: ReplayBuffer, index: Indices, gamma: float, device: torch.device | str = "cpu", *, returns: bool = False
+) -> Batch:
+    """Return transitions of a dataset as a batch for `agent.update`.
+
+    The picker of the dataset decides about steps and stacked images: `Batch.discount` is gamma**interval, or 0 after a
+    terminal state, and next observations and next actions after a terminal state are zeros. Transitions of the
+    pickers of this package are read from columns. Other pickers are called for each transition. Double precision is
+    converted to single precision; images keep their dtype.
+
+    Args:
+        dataset: The dataset.
+        index: Numbers of the transitions in `dataset.buffer`, [n].
+        gamma: Discount factor per step.
+        device: Device of the tensors.
+        returns: True to fill `Batch.returns` with the discounted sum of `Transition.rewards_to_go`.
+
+    Raises:
+        ValueError: If discrete actions are not single numbers >= 0, or if columns have different lengths.
+        NonFiniteError: If a value of the dataset is NaN or infinite.
+    """
+    pairs: Pairs = [dataset.buffer[i] for i in index.tolist()]
+    picker = dataset.transition_picker
+    if type(picker) not in KNOWN_PICKERS:
+        return _picked_batch(dataset, pairs, index, gamma, device, returns)
+    assert isinstance(picker, StepPicker)
+    stored, columns = dataset.columns, dataset.columns.columns
+    rows = stored.rows_of(pairs)
+    columns.find_windows(rows, picker.n_steps)
+    stacked = stacks(columns, picker.n_frames) if picker.n_frames > 1 else None
+    # With several steps, the rewards have the picker's discount factor, and targets have the agent's.
+    batch = columns.batch(rows, index, None, picker.n_steps, picker.gamma, device, stacked=stacked)
+    steps, last = columns.lookahead[rows], columns.window_end[rows]
+
+    def tensor(values: NDArray[Any]) -> torch.Tensor:
+        return torch.as_tensor(values, device=device)
+
+    next_obs = batch.next_obs
+    terminal = steps == 0
+    if terminal.any():
+        ended = tensor(terminal)
+        next_obs = map_nested(lambda t: t.masked_fill(ended.view(-1, *[1] * (t.ndim - 1)), 0), next_obs)
+    to_go = [picker.rewards_to_go(*pair) for pair in pairs] if returns else []
+    return batch.replace(
+        obs=_single(batch.obs), next_obs=_single(next_obs), action=_single(batch.action),
+        next_action=tensor(_next_actions(stored, columns, last, terminal, pairs)),
+        discount=tensor(np.where(terminal, 0, gamma**steps).astype(np.float32)),
+        returns=tensor(_discounted(to_go, gamma)) if returns else None,
+    )  # fmt: skip
+
+
+def _next_actions(
+    stored: EpisodeColumns, columns: Columns, last: Indices, terminal: NDArray[np.bool_], pairs: Pairs
+) -> NDArray[Any]:
+    """Return the actions after the steps `last`, [n] or [n, A]. After a terminal state they are zeros."""
+    assert columns.plain_action is not None
+    following = columns.successor[last]
+    actions = columns.plain_action[np.maximum(following, ENDED)]
+    actions[terminal] = 0
+    for i in np.flatnonzero((following <= ENDED) & ~terminal).tolist():  # the last row of an episode is not in columns
+        actions[i] = column_action(pairs[i][0].actions[-1], stored.discrete)
+    return actions
+
+
+def _single(values: Any) -> Any:
+    return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)
+
+
+def _discounted(rewards_to_go: Sequence[NDArray[Any]], gamma: float) -> NDArray[np.float32]:
+    powers = gamma ** np.arange(max(map(len, rewards_to_go)))
+    return np.array([powers[: len(rewards)] @ rewards[:, 0] for rewards in rewards_to_go], np.float32)
+
+
+def _picked_batch(
+    dataset: ReplayBuffer, pairs: Pairs, index: Indices, gamma: float, device: torch.device | str, returns: bool
+) -> Batch:
+    """Return the transitions that a user's picker makes as a batch."""
+    transitions = [dataset.transition_picker(*pair) for pair in pairs]
+    batch = TransitionMiniBatch.from_transitions(transitions)
+    discrete = dataset.dataset_info.action_space == ActionSpace.DISCRETE
+
+    def tensor(values: Any) -> torch.Tensor:
+        return torch.as_tensor(np.asarray(values), device=device)
+
+    def actions(values: NDArray[np.float32]) -> torch.Tensor:
+        return tensor(values[:, 0].astype(np.int64) if discrete else values)
+
+    discount = gamma ** batch.intervals[:, 0] * (1 - batch.terminals[:, 0])
+    to_go = [transition.rewards_to_go for transition in transitions]
+    return Batch(
+        obs=map_nested(tensor, column_observation(batch.observations)), action=actions(batch.actions),
+        reward=tensor(batch.rewards[:, 0]), next_obs=map_nested(tensor, column_observation(batch.next_observations)),
+        discount=tensor(discount.astype(np.float32)), next_action=actions(batch.next_actions), index=index,
+        returns=tensor(_discounted(to_go, gamma)) if returns else None,
+    )  # fmt: skip
+
+
+def to_library_dataset(dataset: ReplayBufferBase) -> MDPDataset:
+    """Convert a dataset to a dataset of `pfrl_like.dataset`, with the reward convention "same_row".
+
+    Observations are shared if they are views of one array. The rewards of the last rows of truncated episodes are
+    dropped, because the observations after their actions are unknown.
+
+    Args:
+        dataset: The dataset.
+
+    Raises:
+        ValueError: If there are no transitions, or if discrete actions are not single numbers >= 0.
+        NonFiniteError: If a value is NaN or infinite.
+    """
+    if not dataset.transition_count:
+        raise ValueError("dataset: has no transitions, expected at least one")
+    info = dataset.dataset_info
+    discrete = info.action_space == ActionSpace.DISCRETE
+    table = table_of_episodes(dataset.episodes, discrete).declared_as(SAME_ROW)
+    return MDPDataset.of_table(table, discrete, info.action_size if discrete else 0)
+
+
+def from_library_dataset(
+    dataset: MDPDataset,
+    transition_picker: TransitionPickerProtocol | None = None,
+    trajectory_slicer: TrajectorySlicerProtocol | None = None,
+) -> ReplayBuffer:
+    """Convert a dataset of `pfrl_like.dataset`, in either reward convention, to a dataset of d3rlpy 2.
+
+    Terminal states and log-probabilities are dropped, because d3rlpy does not store them. Episodes without a step are
+    dropped. The last row of a truncated episode has the reward 0 and, if the action is unknown, the action 0.
+
+    Args:
+        dataset: The dataset.
+        transition_picker: Function that makes a transition of a row. If None, single steps.
+        trajectory_slicer: Function that makes a trajectory of rows. If None, rows as they are.
+
+    Raises:
+        TypeError: If `dataset` is not a dataset of `pfrl_like.dataset`, or if observations are dicts.
+        ValueError: If there are no transitions.
+    """
+    if not isinstance(dataset, MDPDataset):
+        raise TypeError(f"dataset is {type(dataset).__name__}, expected an MDPDataset of pfrl_like.dataset")
+    table, discrete = dataset.table, dataset.discrete_action
+    structure = table.obs.structure
+    if isinstance(structure, dict) or (isinstance(structure, tuple) and not all(isinstance(i, int) for i in structure)):
+        raise TypeError("dataset: observations are dicts, expected an array or a tuple of arrays in each step")
+    kept = np.flatnonzero(table.lengths > 0)
+    if not len(kept):
+        raise ValueError("dataset: has no transitions, expected at least one")
+    episodes = []
+    for number in kept.tolist():
+        terminated = bool(table.terminated[number])
+        rows = np.arange(table.starts[number], table.ends[number] + (not terminated))
+        observations = map_parts(lambda array: array, table.observations(rows))
+        rewards = table.reward[rows - 1].reshape(-1, 1)
+        episodes.append(Episode(observations, table.action[rows - 1].reshape(len(rows), -1), rewards, terminated))
+    return ReplayBuffer(
+        InfiniteBuffer(), transition_picker, trajectory_slicer, episodes=episodes,
+        action_space=ActionSpace.DISCRETE if discrete else ActionSpace.CONTINUOUS,
+        action_size=dataset.get_action_size(),
+    )  # fmt: skip

@@ -1,0 +1,395 @@
+"""Datasets of episodes: `ReplayBufferBase`, `ReplayBuffer`, and functions that create datasets."""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.columns import Indices
+from pfrl_like.d3rlpy.constants import ActionSpace
+from pfrl_like.d3rlpy.dataset.buffers import BufferProtocol, FIFOBuffer, InfiniteBuffer
+from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns
+from pfrl_like.d3rlpy.dataset.components import (
+    DatasetInfo,
+    Episode,
+    EpisodeBase,
+    PartialTrajectory,
+    Signature,
+    Transition,
+)
+from pfrl_like.d3rlpy.dataset.episode_generator import EpisodeGeneratorProtocol
+from pfrl_like.d3rlpy.dataset.io import PathOrFile, dump, load
+from pfrl_like.d3rlpy.dataset.mini_batch import TrajectoryMiniBatch, TransitionMiniBatch
+from pfrl_like.d3rlpy.dataset.trajectory_slicers import BasicTrajectorySlicer, TrajectorySlicerProtocol
+from pfrl_like.d3rlpy.dataset.transition_pickers import BasicTransitionPicker, TransitionPickerProtocol
+from pfrl_like.d3rlpy.dataset.writers import BasicWriterPreprocess, ExperienceWriter, WriterPreprocessProtocol
+from pfrl_like.utils.checks import check_counts
+
+
+class ReplayBufferBase(ABC):
+    """Interface of datasets."""
+
+    @abstractmethod
+    def append(self, observation: Any, action: Any, reward: Any) -> None:
+        """Append a row to the running episode, or begin an episode.
+
+        Args:
+            observation: Observation, an array or a tuple of arrays.
+            action: Action at the observation.
+            reward: Reward of the action.
+        """
+
+    @abstractmethod
+    def append_episode(self, episode: EpisodeBase) -> None:
+        """Add the transitions of an episode."""
+
+    @abstractmethod
+    def clip_episode(self, terminated: bool) -> None:
+        """End the running episode. If it was truncated, its last row is no transition.
+
+        Args:
+            terminated: True if the state after the last row is terminal.
+        """
+
+    @abstractmethod
+    def sample_transition(self) -> Transition:
+        """Sample a transition with NumPy's global stream."""
+
+    @abstractmethod
+    def sample_trajectory(self, length: int) -> PartialTrajectory:
+        """Sample a transition, and return the `length` rows of its episode that end with it."""
+
+    @abstractmethod
+    def dump(self, f: PathOrFile) -> None:
+        """Write the episodes to an HDF5 file, or to a binary file object that can be read and written."""
+
+    @property
+    @abstractmethod
+    def episodes(self) -> Sequence[EpisodeBase]:
+        """Episodes with at least one transition."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Return the number of episodes."""
+
+    @property
+    @abstractmethod
+    def buffer(self) -> BufferProtocol:
+        """Buffer of the transitions."""
+
+    @property
+    @abstractmethod
+    def transition_count(self) -> int:
+        """Number of transitions."""
+
+    @property
+    @abstractmethod
+    def transition_picker(self) -> TransitionPickerProtocol:
+        """Function that makes a transition of a row."""
+
+    @property
+    @abstractmethod
+    def trajectory_slicer(self) -> TrajectorySlicerProtocol:
+        """Function that makes a trajectory of rows."""
+
+    @property
+    @abstractmethod
+    def dataset_info(self) -> DatasetInfo:
+        """Description of the values."""
+
+    @abstractmethod
+    def shares(self, n: int) -> "list[tuple[ReplayBuffer, int]]":
+        """Return the datasets from which n transitions are sampled, with the number of transitions of each."""
+
+    def sample_transition_batch(self, batch_size: int) -> TransitionMiniBatch:
+        """Sample transitions with replacement, with NumPy's global stream.
+
+        Raises:
+            ValueError: If there are no transitions.
+        """
+        return TransitionMiniBatch.from_transitions(
+            [
+                dataset.transition_picker(*dataset.buffer[index])
+                for dataset, n in self.shares(batch_size)
+                for index in dataset.sample_indices(n).tolist()
+            ]
+        )
+
+    def sample_trajectory_batch(self, batch_size: int, length: int) -> TrajectoryMiniBatch:
+        """Sample trajectories like `sample_trajectory`, with replacement.
+
+        Raises:
+            ValueError: If there are no transitions.
+        """
+        return TrajectoryMiniBatch.from_partial_trajectories(
+            [
+                dataset.trajectory_slicer(*dataset.buffer[index], length)
+                for dataset, n in self.shares(batch_size)
+                for index in dataset.sample_indices(n).tolist()
+            ]
+        )
+
+    @classmethod
+    def from_episode_generator(
+        cls,
+        episode_generator: EpisodeGeneratorProtocol,
+        buffer: BufferProtocol,
+        transition_picker: TransitionPickerProtocol | None = None,
+        trajectory_slicer: TrajectorySlicerProtocol | None = None,
+        writer_preprocessor: WriterPreprocessProtocol | None = None,
+    ) -> "ReplayBuffer":
+        """Return a dataset of the episodes that a generator returns."""
+        episodes = episode_generator()
+        return ReplayBuffer(buffer, transition_picker, trajectory_slicer, writer_preprocessor, episodes)
+
+    @classmethod
+    def load(
+        cls,
+        f: PathOrFile,
+        buffer: BufferProtocol,
+        episode_cls: type[EpisodeBase] = Episode,
+        transition_picker: TransitionPickerProtocol | None = None,
+        trajectory_slicer: TrajectorySlicerProtocol | None = None,
+        writer_preprocessor: WriterPreprocessProtocol | None = None,
+    ) -> "ReplayBuffer":
+        """Return a dataset of the episodes in a file of `dump`. Files of d3rlpy 1.x are read by `load_v1`.
+
+        Raises:
+            CheckpointError: If the file is damaged, or not a file of `dump`.
+            MissingDependencyError: If h5py is not installed.
+        """
+        episodes = load(episode_cls, f)
+        return ReplayBuffer(buffer, transition_picker, trajectory_slicer, writer_preprocessor, episodes)
+
+
+class ReplayBuffer(ReplayBufferBase):
+    """Dataset of episodes, from which agents learn by the library's columns.
+
+    Args:
+        buffer: Buffer of the transitions: `InfiniteBuffer()`, `FIFOBuffer(limit)`, or an object with their methods.
+        transition_picker: Function that makes a transition of a row. If None, single steps.
+        trajectory_slicer: Function that makes a trajectory of rows. If None, rows as they are.
+        writer_preprocessor: Preprocessor of the values that `append` stores. If None, they do not change.
+        episodes: First episodes. If None, `env` or all descriptions of the values are necessary.
+        env: Environment that describes the values.
+        observation_signature: Signature of an observation. If None, it is found from `episodes` or `env`.
+        action_signature: Signature of an action. If None, it is found from `episodes` or `env`.
+        reward_signature: Signature of a reward. If None, it is found from `episodes` or `env`.
+        action_space: Kind of the actions. If None, they are discrete if the first episode contains only integers, or if
+            the action space of `env` is discrete.
+        action_size: Number of discrete actions, or length of an action vector. If None, it is found from `episodes` or
+            `env`.
+        cache_size: Accepted and ignored, because running episodes may have any length.
+        write_at_termination: True to add the transitions of an appended episode at its end, False to add each
+            transition when it is known.
+
+    Raises:
+        ValueError: If the values are not described, or if `cache_size` is less than 1.
+        TypeError: If `cache_size` is not an integer.
+    """
+
+    def __init__(
+        self,
+        buffer: BufferProtocol,
+        transition_picker: TransitionPickerProtocol | None = None,
+        trajectory_slicer: TrajectorySlicerProtocol | None = None,
+        writer_preprocessor: WriterPreprocessProtocol | None = None,
+        episodes: Sequence[EpisodeBase] | None = None,
+        env: Any = None,
+        observation_signature: Signature | None = None,
+        action_signature: Signature | None = None,
+        reward_signature: Signature | None = None,
+        action_space: ActionSpace | None = None,
+        action_size: int | None = None,
+        cache_size: int = 10000,
+        write_at_termination: bool = False,
+    ) -> None:
+        check_counts(cache_size=cache_size)
+        given: dict[str, Any] = {
+            "observation_signature": observation_signature, "action_signature": action_signature,
+            "reward_signature": reward_signature, "action_space": action_space, "action_size": action_size,
+        }  # fmt: skip
+        self._info = _described({name: value for name, value in given.items() if value is not None}, episodes, env)
+        self._buffer = buffer
+        self._transition_picker = transition_picker or BasicTransitionPicker()
+        self._trajectory_slicer = trajectory_slicer or BasicTrajectorySlicer()
+        preprocessor = writer_preprocessor or BasicWriterPreprocess()
+        self._writer = ExperienceWriter(buffer, preprocessor, self._info, write_at_termination)
+        self._columns: EpisodeColumns | None = None
+        for episode in episodes or ():
+            self.append_episode(episode)
+
+    def append(self, observation: Any, action: Any, reward: Any) -> None:
+        """Append a row to the running episode, or begin an episode.
+
+        Args:
+            observation: Observation, an array or a tuple of arrays.
+            action: Action at the observation.
+            reward: Reward of the action.
+
+        Raises:
+            ValueError: If a value has another form or shape than in the first row.
+        """
+        self._writer.append(self.columns, observation, action, reward)
+
+    def append_episode(self, episode: EpisodeBase) -> None:
+        """Add the transitions of an episode."""
+        for index in range(episode.transition_count):
+            self._buffer.append(episode, index)
+
+    def clip_episode(self, terminated: bool) -> None:
+        """End the running episode. If it was truncated, its last row is no transition.
+
+        An episode of a single row is a transition if it is terminal, and is dropped if it was truncated.
+
+        Args:
+            terminated: True if the state after the last row is terminal.
+        """
+        self._writer.clip_episode(terminated)
+
+    def shares(self, n: int) -> "list[tuple[ReplayBuffer, int]]":
+        """Return this dataset, and n."""
+        return [(self, n)]
+
+    def sample_indices(self, n: int) -> Indices:
+        """Sample numbers of transitions with replacement, [n], with NumPy's global stream.
+
+        Raises:
+            ValueError: If there are no transitions.
+        """
+        if not self.transition_count:
+            raise ValueError("the dataset has no transitions, expected at least one")
+        return np.random.randint(self.transition_count, size=n)
+
+    def sample_transition(self) -> Transition:
+        """Sample a transition with NumPy's global stream.
+
+        Raises:
+            ValueError: If there are no transitions.
+        """
+        return self._transition_picker(*self._buffer[int(self.sample_indices(1)[0])])
+
+    def sample_trajectory(self, length: int) -> PartialTrajectory:
+        """Sample a transition, and return the `length` rows of its episode that end with it.
+
+        Raises:
+            ValueError: If there are no transitions.
+        """
+        return self._trajectory_slicer(*self._buffer[int(self.sample_indices(1)[0])], length)
+
+    def dump(self, f: PathOrFile) -> None:
+        """Write the episodes to an HDF5 file, or to a binary file object that can be read and written.
+
+        Raises:
+            CheckpointError: If the file cannot be written.
+            MissingDependencyError: If h5py is not installed.
+        """
+        dump(self.episodes, f)
+
+    @property
+    def episodes(self) -> Sequence[EpisodeBase]:
+        """Episodes with at least one transition."""
+        return self._buffer.episodes
+
+    def size(self) -> int:
+        """Return the number of episodes."""
+        return len(self._buffer.episodes)
+
+    @property
+    def columns(self) -> EpisodeColumns:
+        """The library's columns of the episodes."""
+        if self._columns is None:
+            self._columns = EpisodeColumns(self.episodes, self._info.action_space == ActionSpace.DISCRETE)
+        return self._columns
+
+    @property
+    def buffer(self) -> BufferProtocol:
+        """Buffer of the transitions."""
+        return self._buffer
+
+    @property
+    def transition_count(self) -> int:
+        """Number of transitions."""
+        return self._buffer.transition_count
+
+    @property
+    def transition_picker(self) -> TransitionPickerProtocol:
+        """Function that makes a transition of a row."""
+        return self._transition_picker
+
+    @property
+    def trajectory_slicer(self) -> TrajectorySlicerProtocol:
+        """Function that makes a trajectory of rows."""
+        return self._trajectory_slicer
+
+    @property
+    def dataset_info(self) -> DatasetInfo:
+        """Description of the values."""
+        return self._info
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_columns": None}  # they are built again from the episodes
+
+
+def _described(given: dict[str, Any], episodes: Sequence[EpisodeBase] | None, env: Any) -> DatasetInfo:
+    """Return the description of the values in a dataset.
+
+    Raises:
+        ValueError: If there are neither episodes nor an environment, and a description is missing.
+    """
+    if episodes:
+        return dataclasses.replace(DatasetInfo.from_episodes(episodes), **given)
+    if env is not None:
+        return dataclasses.replace(DatasetInfo.from_env(env), **given)
+    names = [field.name for field in dataclasses.fields(DatasetInfo)]
+    if missing := [name for name in names if name not in given]:
+        raise ValueError(f"got neither episodes nor env: pass one of them, or {', '.join(missing)}")
+    return DatasetInfo(**given)
+
+
+def create_infinite_replay_buffer(
+    episodes: Sequence[EpisodeBase] | None = None,
+    transition_picker: TransitionPickerProtocol | None = None,
+    trajectory_slicer: TrajectorySlicerProtocol | None = None,
+    writer_preprocessor: WriterPreprocessProtocol | None = None,
+    env: Any = None,
+    write_at_termination: bool = False,
+) -> ReplayBuffer:
+    """Return a dataset without a limit.
+
+    Args:
+        episodes: First episodes. If None, `env` is necessary.
+        transition_picker: Function that makes a transition of a row. If None, single steps.
+        trajectory_slicer: Function that makes a trajectory of rows. If None, rows as they are.
+        writer_preprocessor: Preprocessor of the values that `append` stores. If None, they do not change.
+        env: Environment that describes the values.
+        write_at_termination: True to add the transitions of an appended episode at its end.
+    """
+    parts = transition_picker, trajectory_slicer, writer_preprocessor, episodes, env
+    return ReplayBuffer(InfiniteBuffer(), *parts, write_at_termination=write_at_termination)
+
+
+def create_fifo_replay_buffer(
+    limit: int,
+    episodes: Sequence[EpisodeBase] | None = None,
+    transition_picker: TransitionPickerProtocol | None = None,
+    trajectory_slicer: TrajectorySlicerProtocol | None = None,
+    writer_preprocessor: WriterPreprocessProtocol | None = None,
+    env: Any = None,
+    write_at_termination: bool = False,
+) -> ReplayBuffer:
+    """Return a dataset that drops the oldest transition when it has more than `limit` transitions.
+
+    Args:
+        limit: Maximum number of transitions.
+        episodes: First episodes. If None, `env` is necessary.
+        transition_picker: Function that makes a transition of a row. If None, single steps.
+        trajectory_slicer: Function that makes a trajectory of rows. If None, rows as they are.
+        writer_preprocessor: Preprocessor of the values that `append` stores. If None, they do not change.
+        env: Environment that describes the values.
+        write_at_termination: True to add the transitions of an appended episode at its end.
+    """
+    parts = transition_picker, trajectory_slicer, writer_preprocessor, episodes, env
+    return ReplayBuffer(FIFOBuffer(limit), *parts, write_at_termination=write_at_termination)

@@ -1,0 +1,219 @@
+"""Updates in a row of algorithms with d3rlpy 2's API, from weights, minibatches and draws that are equal everywhere.
+
+`run` takes the library as an argument: d3rlpy 2.8.1 in an environment of its own (`make peers`), or one with the same
+names. As a program this file writes what d3rlpy answers, in float64, for the first seeds:
+
+    PYTHONPATH=tests .peers/d3rlpy/bin/python tests/peers/d3rlpy_runs.py tests/data/peers/d3rlpy_runs.npz 1
+
+An answer has, below `<case>/<optimizer>/<seed>/`,
+
+    losses/<name>       what each update reports, [UPDATES]
+    drawn/<u>/<i>       the i-th random numbers that update u draws
+    gradients/<module>  those of the first update just before a parameter changes, all parameters in one row
+    after/<module>      the parameters after all updates, in one row
+
+Modules have d3rlpy's names. `fill` gives them their weights, `problem.minibatch` makes the minibatches.
+"""
+
+import dataclasses
+import functools
+import sys
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from peers import problem
+from torch import nn
+
+Array = NDArray[Any]
+Options = Callable[[Any], dict[str, Any]]
+
+UPDATES, OPTIMIZERS = 10, ("SGD", "Adam")
+FIXED = {"temp_learning_rate": 0.0, "alpha_learning_rate": 0.0}
+
+
+def given(**options: Any) -> Options:
+    """Options that are the same objects in every library."""
+    return lambda library: options
+
+
+#: Algorithm and fields of its config. Learning rates, encoders and optimisers are those of the problem everywhere.
+CASES: dict[str, tuple[str, Options]] = {
+    "DQN": ("DQN", given(target_update_interval=3)),
+    "DQN, two critics": ("DQN", given(target_update_interval=3, n_critics=2)),
+    "DQN, quantiles": (
+        "DQN", lambda library: {"q_func_factory": library.models.QRQFunctionFactory(n_quantiles=8)},
+    ),
+    "DQN, drawn quantiles": (
+        "DQN", lambda library: {"q_func_factory": library.models.IQNQFunctionFactory(n_quantiles=8)},
+    ),
+    "DoubleDQN": ("DoubleDQN", given(target_update_interval=3)),
+    "NFQ": ("NFQ", given()),
+    "DiscreteCQL": ("DiscreteCQL", given(target_update_interval=3)),
+    "DiscreteCQL, two critics": ("DiscreteCQL", given(target_update_interval=3, n_critics=2)),
+    "DiscreteBCQ": ("DiscreteBCQ", given(target_update_interval=3)),
+    "DiscreteBC": ("DiscreteBC", given()),
+    "DiscreteSAC": ("DiscreteSAC", given(target_update_interval=3)),
+    "BC": ("BC", given()),
+    "BC, stochastic": ("BC", given(policy_type="stochastic")),
+    "DDPG": ("DDPG", given()),
+    "TD3": ("TD3", given()),
+    "TD3PlusBC": ("TD3PlusBC", given()),
+    "ReBRAC": ("ReBRAC", given()),
+    "SAC": ("SAC", given()),
+    "SAC, fixed temperature": ("SAC", given(temp_learning_rate=0.0)),
+    "CQL": ("CQL", given(n_action_samples=4)),
+    "CQL, soft_q_backup": ("CQL", given(n_action_samples=4, soft_q_backup=True)),
+    "CQL, max_q_backup": ("CQL", given(n_action_samples=4, max_q_backup=True)),
+    "CQL, fixed multipliers": ("CQL", given(n_action_samples=4, **FIXED)),
+    "CalQL": ("CalQL", given(n_action_samples=4)),
+    "IQL": ("IQL", given()),
+    # Its loss is a sum, which diverges at the learning rate of the others.
+    "AWAC": ("AWAC", given(n_action_samples=4, actor_learning_rate=problem.LEARNING_RATE / 100)),
+    "CRR": ("CRR", given(target_update_interval=3)),
+    "CRR, binary": ("CRR", given(target_update_interval=3, weight_type="binary", advantage_type="max", n_critics=2)),
+    "BCQ": ("BCQ", given(n_action_samples=4)),
+    "BEAR": ("BEAR", given(warmup_steps=3, n_target_samples=3)),
+    "PLAS": ("PLAS", given(warmup_steps=3)),
+    "PLASWithPerturbation": ("PLASWithPerturbation", given(warmup_steps=3)),
+}  # fmt: skip
+
+
+def make(library: Any, config: Any, options: Mapping[str, Any], optimizer: str = "Adam") -> Any:
+    """An algorithm, not yet built, with the problem's networks and optimisers."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        if field.name.endswith("learning_rate"):
+            values[field.name] = problem.LEARNING_RATE
+        elif field.name.endswith("optim_factory"):
+            adam = library.optimizers.AdamFactory(eps=problem.EPS)
+            values[field.name] = adam if optimizer == "Adam" else library.optimizers.SGDFactory()
+        elif field.name.endswith("encoder_factory"):
+            values[field.name] = library.models.VectorEncoderFactory(hidden_units=problem.HIDDEN)
+        elif field.name == "gamma":
+            values[field.name] = problem.GAMMA
+    return config(**values | options).create(device="cpu:0")
+
+
+def batch_of(library: Any, rows: Mapping[str, Array]) -> Any:
+    """The `TransitionMiniBatch` of the problem's rows; the one step after a row that is not terminal is the last."""
+    ends = rows["terminals"][:, 0]
+    transitions = [
+        library.dataset.Transition(
+            observation=rows["observations"][i], action=rows["actions"][i], reward=rows["rewards"][i],
+            next_observation=rows["next_observations"][i], next_action=rows["next_actions"][i],
+            terminal=float(ends[i]), interval=1,
+            rewards_to_go=np.stack([rows["rewards"][i], rows["later_rewards"][i]][: 1 if ends[i] else 2]),
+        )
+        for i in range(problem.ROWS)
+    ]  # fmt: skip
+    columns = {name: column for name, column in rows.items() if name != "later_rewards"}
+    intervals = np.ones_like(rows["rewards"])
+    return library.dataset.TransitionMiniBatch(**columns, intervals=intervals, transitions=transitions)
+
+
+def weights(seed: int, module: str, size: int) -> Array:
+    """So many weights of a module; targets have weights of their own."""
+    return np.random.RandomState(zlib.crc32(f"{module}/{seed}".encode())).uniform(-0.5, 0.5, size)
+
+
+def fill(modules: Mapping[str, nn.Module], seed: int) -> None:
+    """Give modules their weights, in the order of their parameters."""
+    for name, module in modules.items():
+        parameters = list(module.parameters())
+        problem.fill(parameters, weights(seed, name, sum(each.numel() for each in parameters)))
+
+
+class FirstGradients:
+    """Keeps the gradient of each parameter as it is just before the parameter changes for the first time.
+
+    Args:
+        modules: Modules whose parameters are watched, by name.
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
+        self._modules = modules
+        self._found: dict[int, torch.Tensor] = {}
+        for parameter in (each for module in modules.values() for each in module.parameters() if each.requires_grad):
+            parameter.register_post_accumulate_grad_hook(functools.partial(self._keep, parameter._version))
+
+    def _keep(self, version: int, parameter: torch.Tensor) -> None:
+        if parameter._version == version:
+            self._found[id(parameter)] = parameter.grad.detach().clone()
+
+    def found(self) -> dict[str, Array]:
+        """The gradients of each module that has some, in one row, 0 where a parameter has none."""
+        rows = {
+            name: flat([self._found.get(id(each), torch.zeros_like(each)) for each in module.parameters()])
+            for name, module in self._modules.items()
+        }
+        return {f"gradients/{name}": row for name, row in rows.items() if row.any()}
+
+
+def flat(tensors: Any) -> Array:
+    """Tensors in one row."""
+    return torch.cat([each.detach().flatten() for each in tensors]).numpy().copy()
+
+
+def run(algo: Any, library: Any, seed: int, draws: Callable[[int], Any] | None = None) -> dict[str, Array]:
+    """Update an algorithm and return the answer.
+
+    Args:
+        algo: Algorithm as `make` makes it, or another with `update(batch)` and `impl.modules.get_torch_modules()`. It
+            must be built.
+        library: Library that makes the minibatches.
+        seed: Seed of weights and minibatches, and of the draws that are not given.
+        draws: Function of the number of an update, from 0, which returns the numbers that the update is to draw, in
+            order. If None, torch draws them.
+    """
+    modules = algo.impl.modules.get_torch_modules()
+    fill(modules, seed)
+    discrete = getattr(algo.get_action_type(), "name", "") == "DISCRETE"
+    losses: dict[str, list[float]] = {}
+    found: dict[str, Array] = {}
+    torch.manual_seed(seed)
+    gradients = FirstGradients(modules)
+    for update in range(UPDATES):
+        batch = batch_of(library, problem.minibatch(discrete, UPDATES * seed + update))
+        with problem.Recorded() if draws is None else problem.Replayed(draws(update)) as mode:
+            for name, loss in algo.update(batch).items():
+                losses.setdefault(name, []).append(float(loss))
+        if update == 0:
+            found |= gradients.found()
+        if draws is None:
+            found |= {f"drawn/{update}/{i}": drawn for i, drawn in enumerate(mode.drawn)}
+        else:
+            assert not mode.left, "the other library draws more often"
+    found |= {f"losses/{name}": np.array(values) for name, values in losses.items()}
+    return found | {f"after/{name}": flat(each.parameters()) for name, each in modules.items()}
+
+
+def build(algo: Any) -> Any:
+    """The algorithm with the networks for the problem's observations and actions."""
+    discrete = algo.get_action_type().name == "DISCRETE"
+    algo.create_impl((problem.OBS_SIZE,), problem.N_ACTIONS if discrete else problem.ACTION_SIZE)
+    return algo
+
+
+def answers(library: Any, case: str, optimizer: str, seed: int) -> dict[str, Array]:
+    """The answer of a library for a case, with its path before each name."""
+    algorithm, options = CASES[case]
+    algo = build(make(library, getattr(library.algos, f"{algorithm}Config"), options(library), optimizer))
+    return {f"{case}/{optimizer}/{seed}/{name}": array for name, array in run(algo, library, seed).items()}
+
+
+if __name__ == "__main__":
+    import d3rlpy
+
+    torch.set_default_dtype(torch.float64)
+    torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double  # d3rlpy names float32 in many places
+    path, n_seeds, *cases = sys.argv[1:]
+    everything: dict[str, Array] = {}
+    for name in cases or CASES:
+        for kind in OPTIMIZERS:
+            for number in range(int(n_seeds)):
+                everything |= answers(d3rlpy, name, kind, number)
+    np.savez_compressed(path, **everything)
