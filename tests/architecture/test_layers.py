@@ -25,7 +25,7 @@ LAYERS = (
     {"agents"},
     {"runs"},
     {"experiments", "debug", "loggers", "metrics", "testing"},
-    {"algos", "online", "ope", "dynamics", "zoo"},
+    {"algos", "online", "ope", "dynamics", "zoo", "d3rlpy"},
     {"__main__", "cli", "legacy"},
     {"__init__"},
 )

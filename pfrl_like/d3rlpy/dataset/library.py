@@ -15,17 +15,17 @@ from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns, column_action, colu
 from pfrl_like.d3rlpy.dataset.components import Episode, EpisodeBase
 from pfrl_like.d3rlpy.dataset.mini_batch import TransitionMiniBatch
 from pfrl_like.d3rlpy.dataset.nested import map_parts
-from pfrl_like.d3rlpy.dataset.replay_buffer import ReplayBuffer, ReplayBufferBase
+from pfrl_like.d3rlpy.dataset.replay_buffer import ReplayBuffer
 from pfrl_like.d3rlpy.dataset.trajectory_slicers import TrajectorySlicerProtocol
 from pfrl_like.d3rlpy.dataset.transition_pickers import KNOWN_PICKERS, StepPicker, TransitionPickerProtocol
-from pfrl_like.dataset import MDPDataset
+from pfrl_like.dataset import MDPDataset as LibraryDataset
 from pfrl_like.dataset.table import SAME_ROW
 
 Pairs = Sequence[tuple[EpisodeBase, int]]
 
 
 def sample_batch(
-    dataset: ReplayBufferBase, n: int, gamma: float, device: torch.device | str = "cpu", *, returns: bool = False
+    dataset: ReplayBuffer, n: int, gamma: float, device: torch.device | str = "cpu", *, returns: bool = False
 ) -> Batch:
     """Sample transitions with replacement for `agent.update`, with NumPy's global stream, like d3rlpy.
 
@@ -140,7 +140,7 @@ def _picked_batch(
     )  # fmt: skip
 
 
-def to_library_dataset(dataset: ReplayBufferBase) -> MDPDataset:
+def to_library_dataset(dataset: ReplayBuffer) -> LibraryDataset:
     """Convert a dataset to a dataset of `pfrl_like.dataset`, with the reward convention "same_row".
 
     Observations are shared if they are views of one array. The rewards of the last rows of truncated episodes are
@@ -158,11 +158,11 @@ def to_library_dataset(dataset: ReplayBufferBase) -> MDPDataset:
     info = dataset.dataset_info
     discrete = info.action_space == ActionSpace.DISCRETE
     table = table_of_episodes(dataset.episodes, discrete).declared_as(SAME_ROW)
-    return MDPDataset.of_table(table, discrete, info.action_size if discrete else 0)
+    return LibraryDataset.of_table(table, discrete, info.action_size if discrete else 0)
 
 
 def from_library_dataset(
-    dataset: MDPDataset,
+    dataset: LibraryDataset,
     transition_picker: TransitionPickerProtocol | None = None,
     trajectory_slicer: TrajectorySlicerProtocol | None = None,
 ) -> ReplayBuffer:
@@ -180,7 +180,7 @@ def from_library_dataset(
         TypeError: If `dataset` is not a dataset of `pfrl_like.dataset`, or if observations are dicts.
         ValueError: If there are no transitions.
     """
-    if not isinstance(dataset, MDPDataset):
+    if not isinstance(dataset, LibraryDataset):
         raise TypeError(f"dataset is {type(dataset).__name__}, expected an MDPDataset of pfrl_like.dataset")
     table, discrete = dataset.table, dataset.discrete_action
     structure = table.obs.structure

@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pfrl_like.d3rlpy.dataset.buffers import BufferProtocol
-from pfrl_like.d3rlpy.dataset.components import DatasetInfo, EpisodeBase, PartialTrajectory, Transition
+from pfrl_like.d3rlpy.dataset.components import EpisodeBase, PartialTrajectory, Transition
 from pfrl_like.d3rlpy.dataset.io import PathOrFile
-from pfrl_like.d3rlpy.dataset.replay_buffer import ReplayBuffer, ReplayBufferBase
-from pfrl_like.d3rlpy.dataset.trajectory_slicers import TrajectorySlicerProtocol
-from pfrl_like.d3rlpy.dataset.transition_pickers import TransitionPickerProtocol
+from pfrl_like.d3rlpy.dataset.replay_buffer import ReplayBuffer
 from pfrl_like.utils.checks import check_numbers
 
 
-class MixedReplayBuffer(ReplayBufferBase):
+class MixedReplayBuffer(ReplayBuffer):
     """Two datasets from which minibatches are sampled in a fixed ratio.
 
     New rows, `buffer`, `transition_picker`, `trajectory_slicer` and `dataset_info` are those of the first dataset.
@@ -31,19 +28,18 @@ class MixedReplayBuffer(ReplayBufferBase):
         TypeError: If the ratio is not a number.
     """
 
-    primary_replay_buffer: ReplayBufferBase
-    secondary_replay_buffer: ReplayBufferBase
+    primary_replay_buffer: ReplayBuffer
+    secondary_replay_buffer: ReplayBuffer
 
     def __init__(
-        self,
-        primary_replay_buffer: ReplayBufferBase,
-        secondary_replay_buffer: ReplayBufferBase,
-        secondary_mix_ratio: float,
+        self, primary_replay_buffer: ReplayBuffer, secondary_replay_buffer: ReplayBuffer, secondary_mix_ratio: float
     ) -> None:
         check_numbers(0, 1, secondary_mix_ratio=secondary_mix_ratio)
         self.primary_replay_buffer = primary_replay_buffer
         self.secondary_replay_buffer = secondary_replay_buffer
         self._ratio = secondary_mix_ratio
+        for name in ("buffer", "transition_picker", "trajectory_slicer", "dataset_info"):
+            setattr(self, name, getattr(primary_replay_buffer, name))
 
     def shares(self, n: int) -> list[tuple[ReplayBuffer, int]]:
         """Return the datasets from which n transitions are sampled, with the number of transitions of each."""
@@ -97,26 +93,6 @@ class MixedReplayBuffer(ReplayBufferBase):
         return self.primary_replay_buffer.size() + self.secondary_replay_buffer.size()
 
     @property
-    def buffer(self) -> BufferProtocol:
-        """Buffer of the first dataset."""
-        return self.primary_replay_buffer.buffer
-
-    @property
     def transition_count(self) -> int:
         """Number of transitions of both datasets."""
         return self.primary_replay_buffer.transition_count + self.secondary_replay_buffer.transition_count
-
-    @property
-    def transition_picker(self) -> TransitionPickerProtocol:
-        """Transition picker of the first dataset."""
-        return self.primary_replay_buffer.transition_picker
-
-    @property
-    def trajectory_slicer(self) -> TrajectorySlicerProtocol:
-        """Trajectory slicer of the first dataset."""
-        return self.primary_replay_buffer.trajectory_slicer
-
-    @property
-    def dataset_info(self) -> DatasetInfo:
-        """Description of the values of the first dataset."""
-        return self.primary_replay_buffer.dataset_info

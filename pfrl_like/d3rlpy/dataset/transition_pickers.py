@@ -23,7 +23,7 @@ class TransitionPickerProtocol(Protocol):
         ...
 
 
-class StepPicker:
+class StepPicker(TransitionPickerProtocol):
     """Picker of one step or several steps, which the classes of this module configure.
 
     The library reads transitions of these classes from its columns, without `Transition` objects.
@@ -74,9 +74,6 @@ class StepPicker:
 
 class BasicTransitionPicker(StepPicker):
     """Picker of single steps."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Accept and ignore all arguments."""
 
 
 class FrameStackTransitionPicker(StepPicker):
