@@ -165,12 +165,9 @@ def get_atari(
     if pre_stack:
         raise ValueError("pre_stack is True, expected False: num_stack stacks the same images when they are sampled")
     dataset, env = public_sets.get_atari(env_name)
-    options: dict[str, Any] = {
-        "frameskip": 1,
-        "repeat_action_probability": 0.25 if sticky_action else 0.0,
-        "render_mode": render_mode,
-    }
-    env = Atari(gymnasium.make(env.unwrapped.spec.id, **options), num_stack, is_eval=True)
+    probability = 0.25 if sticky_action else 0.0
+    options: dict[str, Any] = {"repeat_action_probability": probability, "render_mode": render_mode}
+    env = Atari(gymnasium.make(env.unwrapped.spec.id, frameskip=1, **options), num_stack, is_eval=True)
     parts = FrameStackTransitionPicker(num_stack or 1), FrameStackTrajectorySlicer(num_stack or 1)
     return from_library_dataset(dataset, *parts), env
 
