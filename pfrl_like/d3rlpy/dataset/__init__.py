@@ -14,9 +14,9 @@ from pfrl_like.d3rlpy.dataset.episode_generator import EpisodeEndError, EpisodeG
 from pfrl_like.d3rlpy.dataset.io import DATASET_VERSION, dump, load, load_v1
 from pfrl_like.d3rlpy.dataset.library import batch_of, from_library_dataset, sample_batch, to_library_dataset
 from pfrl_like.d3rlpy.dataset.mini_batch import TrajectoryMiniBatch, TransitionMiniBatch
-from pfrl_like.d3rlpy.dataset.mixed_replay_buffer import MixedReplayBuffer
 from pfrl_like.d3rlpy.dataset.nested import batch_pad_array, batch_pad_observations, create_zero_observation
 from pfrl_like.d3rlpy.dataset.replay_buffer import (
+    MixedReplayBuffer,
     ReplayBuffer,
     ReplayBufferBase,
     create_fifo_replay_buffer,

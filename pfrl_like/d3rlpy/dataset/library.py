@@ -66,13 +66,15 @@ def batch_of(
     """
     pairs: Pairs = [dataset.buffer[i] for i in index.tolist()]
     picker = dataset.transition_picker
-    if type(picker) not in KNOWN_PICKERS:
+    n_frames = getattr(picker, "n_frames", 1)
+    in_tuples = len(dataset.dataset_info.observation_signature.shape) > 1
+    if type(picker) not in KNOWN_PICKERS or (in_tuples and n_frames > 1):
         return _picked_batch(dataset, pairs, index, gamma, device, returns)
     assert isinstance(picker, StepPicker)
     stored, columns = dataset.columns, dataset.columns.columns
     rows = stored.rows_of(pairs)
     columns.find_windows(rows, picker.n_steps)
-    stacked = stacks(columns, picker.n_frames) if picker.n_frames > 1 else None
+    stacked = stacks(columns, n_frames, vectors=True) if n_frames > 1 else None
     # With several steps, the rewards have the picker's discount factor, and targets have the agent's.
     batch = columns.batch(rows, index, None, picker.n_steps, picker.gamma, device, stacked=stacked)
     steps, last = columns.lookahead[rows], columns.window_end[rows]

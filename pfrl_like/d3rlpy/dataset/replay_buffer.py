@@ -1,4 +1,4 @@
-"""`ReplayBuffer`, a dataset of episodes, and functions that create datasets."""
+"""`ReplayBuffer`, a dataset of episodes, `MixedReplayBuffer`, and functions that create datasets."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from pfrl_like.d3rlpy.dataset.mini_batch import TrajectoryMiniBatch, TransitionM
 from pfrl_like.d3rlpy.dataset.trajectory_slicers import BasicTrajectorySlicer, TrajectorySlicerProtocol
 from pfrl_like.d3rlpy.dataset.transition_pickers import BasicTransitionPicker, TransitionPickerProtocol
 from pfrl_like.d3rlpy.dataset.writers import BasicWriterPreprocess, ExperienceWriter, WriterPreprocessProtocol
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_numbers
 
 
 class ReplayBuffer:
@@ -153,13 +153,8 @@ class ReplayBuffer:
         Raises:
             ValueError: If there are no transitions.
         """
-        return TransitionMiniBatch.from_transitions(
-            [
-                dataset.transition_picker(*dataset.buffer[index])
-                for dataset, n in self.shares(batch_size)
-                for index in dataset.sample_indices(n).tolist()
-            ]
-        )
+        sampled = self._sampled(batch_size)
+        return TransitionMiniBatch.from_transitions([dataset.transition_picker(*pair) for dataset, pair in sampled])
 
     def sample_trajectory(self, length: int) -> PartialTrajectory:
         """Sample a transition, and return the `length` rows of its episode that end with it.
@@ -175,13 +170,13 @@ class ReplayBuffer:
         Raises:
             ValueError: If there are no transitions.
         """
-        return TrajectoryMiniBatch.from_partial_trajectories(
-            [
-                dataset.trajectory_slicer(*dataset.buffer[index], length)
-                for dataset, n in self.shares(batch_size)
-                for index in dataset.sample_indices(n).tolist()
-            ]
-        )
+        parts = [dataset.trajectory_slicer(*pair, length) for dataset, pair in self._sampled(batch_size)]
+        return TrajectoryMiniBatch.from_partial_trajectories(parts)
+
+    def _sampled(self, n: int) -> "list[tuple[ReplayBuffer, tuple[EpisodeBase, int]]]":
+        """Sample n transitions. Return the dataset, and the episode and the index, of each."""
+        shares = self.shares(n)
+        return [(each, each.buffer[i]) for each, count in shares for i in each.sample_indices(count).tolist()]
 
     def dump(self, f: PathOrFile) -> None:
         """Write the episodes to an HDF5 file, or to a binary file object that can be read and written.
@@ -263,6 +258,95 @@ def _described(given: dict[str, Any], episodes: Sequence[EpisodeBase] | None, en
     if missing := [name for name in names if name not in given]:
         raise ValueError(f"got neither episodes nor env: pass one of them, or {', '.join(missing)}")
     return DatasetInfo(**given)
+
+
+class MixedReplayBuffer(ReplayBuffer):
+    """Two datasets from which minibatches are sampled in a fixed ratio.
+
+    New rows, `buffer`, `transition_picker`, `trajectory_slicer` and `dataset_info` are those of the first dataset.
+
+    Args:
+        primary_replay_buffer: First dataset.
+        secondary_replay_buffer: Second dataset, of the same kind of values.
+        secondary_mix_ratio: Share of the second dataset in a minibatch. The share of the first is rounded down.
+
+    Attributes:
+        primary_replay_buffer: First dataset.
+        secondary_replay_buffer: Second dataset.
+
+    Raises:
+        ValueError: If the ratio is not from 0 to 1.
+        TypeError: If the ratio is not a number.
+    """
+
+    primary_replay_buffer: ReplayBuffer
+    secondary_replay_buffer: ReplayBuffer
+
+    def __init__(
+        self, primary_replay_buffer: ReplayBuffer, secondary_replay_buffer: ReplayBuffer, secondary_mix_ratio: float
+    ) -> None:
+        check_numbers(0, 1, secondary_mix_ratio=secondary_mix_ratio)
+        self.primary_replay_buffer = primary_replay_buffer
+        self.secondary_replay_buffer = secondary_replay_buffer
+        self._ratio = secondary_mix_ratio
+        for name in ("buffer", "transition_picker", "trajectory_slicer", "dataset_info"):
+            setattr(self, name, getattr(primary_replay_buffer, name))
+
+    def shares(self, n: int) -> list[tuple[ReplayBuffer, int]]:
+        """Return the datasets from which n transitions are sampled, with the number of transitions of each."""
+        primary = int((1 - self._ratio) * n)
+        both = (self.primary_replay_buffer, primary), (self.secondary_replay_buffer, n - primary)
+        return [share for dataset, count in both if count for share in dataset.shares(count)]
+
+    def append(self, observation: Any, action: Any, reward: Any) -> None:
+        """Append a row to the running episode of the first dataset."""
+        self.primary_replay_buffer.append(observation, action, reward)
+
+    def append_episode(self, episode: EpisodeBase) -> None:
+        """Add the transitions of an episode to the first dataset."""
+        self.primary_replay_buffer.append_episode(episode)
+
+    def clip_episode(self, terminated: bool) -> None:
+        """End the running episode of the first dataset."""
+        self.primary_replay_buffer.clip_episode(terminated)
+
+    def sample_transition(self) -> Transition:
+        """Raise an error, because a single transition cannot be mixed.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError("MixedReplayBuffer mixes whole minibatches: call sample_transition_batch")
+
+    def sample_trajectory(self, length: int) -> PartialTrajectory:
+        """Raise an error, because a single trajectory cannot be mixed.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError("MixedReplayBuffer mixes whole minibatches: call sample_trajectory_batch")
+
+    def dump(self, f: PathOrFile) -> None:
+        """Raise an error, because a file contains one dataset.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError("MixedReplayBuffer: call dump of primary_replay_buffer and secondary_replay_buffer")
+
+    @property
+    def episodes(self) -> Sequence[EpisodeBase]:
+        """Episodes of both datasets."""
+        return [*self.primary_replay_buffer.episodes, *self.secondary_replay_buffer.episodes]
+
+    def size(self) -> int:
+        """Return the number of episodes of both datasets."""
+        return self.primary_replay_buffer.size() + self.secondary_replay_buffer.size()
+
+    @property
+    def transition_count(self) -> int:
+        """Number of transitions of both datasets."""
+        return self.primary_replay_buffer.transition_count + self.secondary_replay_buffer.transition_count
 
 
 #: d3rlpy's name of the class that all datasets have in common.

@@ -79,7 +79,7 @@ class BasicTransitionPicker(StepPicker):
 class FrameStackTransitionPicker(StepPicker):
     """Picker of single steps that stacks images [C, H, W] to [n_frames * C, H, W], oldest first.
 
-    Images before the first one are zeros. Observations that are not images are not stacked.
+    Images before the first one are zeros. Other arrays are stacked along their first axis, too.
 
     Args:
         n_frames: Number of images that are stacked.

@@ -62,10 +62,10 @@ def test_frames_are_stacked_oldest_first_after_zeros() -> None:
     assert picked[0].observation.dtype == np.uint8
 
 
-def test_frames_do_not_cross_episodes_and_vectors_are_not_stacked() -> None:
+def test_frames_do_not_cross_episodes_and_vectors_are_stacked_too() -> None:
     second = numbered("--t--t", observations=IMAGES).episodes[1]
     assert FrameStackTransitionPicker(2)(second, 0).observation[:, 0, 0].tolist() == [0, 4]
-    assert FrameStackTransitionPicker(2)(numbered("--t").episodes[0], 1).observation.tolist() == [1.0]
+    assert FrameStackTransitionPicker(2)(numbered("--t").episodes[0], 1).observation.tolist() == [0, 1]
 
 
 def test_failed_episodes_have_one_return_in_all_rows() -> None:
