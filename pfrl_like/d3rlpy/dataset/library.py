@@ -1,4 +1,4 @@
-"""The border between datasets of d3rlpy 2 and this library: batches for agents, and conversions of datasets."""
+"""The border between datasets of d3rlpy 2 and this library: batches for agents, and conversion of datasets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from pfrl_like.batch import Batch, concatenate_batches, map_nested
 from pfrl_like.columns import ENDED, Columns, Indices, stacks
 from pfrl_like.d3rlpy.constants import ActionSpace
 from pfrl_like.d3rlpy.dataset.buffers import InfiniteBuffer
-from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns, column_action, column_observation, table_of_episodes
+from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns, column_action, column_observation
 from pfrl_like.d3rlpy.dataset.components import Episode, EpisodeBase
 from pfrl_like.d3rlpy.dataset.mini_batch import TransitionMiniBatch
 from pfrl_like.d3rlpy.dataset.nested import map_parts
@@ -19,7 +19,6 @@ from pfrl_like.d3rlpy.dataset.replay_buffer import ReplayBuffer
 from pfrl_like.d3rlpy.dataset.trajectory_slicers import TrajectorySlicerProtocol
 from pfrl_like.d3rlpy.dataset.transition_pickers import KNOWN_PICKERS, StepPicker, TransitionPickerProtocol
 from pfrl_like.dataset import MDPDataset as LibraryDataset
-from pfrl_like.dataset.table import SAME_ROW
 
 Pairs = Sequence[tuple[EpisodeBase, int]]
 
@@ -140,27 +139,6 @@ def _picked_batch(
         discount=tensor(discount.astype(np.float32)), next_action=actions(batch.next_actions), index=index,
         returns=tensor(_discounted(to_go, gamma)) if returns else None,
     )  # fmt: skip
-
-
-def to_library_dataset(dataset: ReplayBuffer) -> LibraryDataset:
-    """Convert a dataset to a dataset of `pfrl_like.dataset`, with the reward convention "same_row".
-
-    Observations are shared if they are views of one array. The rewards of the last rows of truncated episodes are
-    dropped, because the observations after their actions are unknown.
-
-    Args:
-        dataset: The dataset.
-
-    Raises:
-        ValueError: If there are no transitions, or if discrete actions are not single numbers >= 0.
-        NonFiniteError: If a value is NaN or infinite.
-    """
-    if not dataset.transition_count:
-        raise ValueError("dataset: has no transitions, expected at least one")
-    info = dataset.dataset_info
-    discrete = info.action_space == ActionSpace.DISCRETE
-    table = table_of_episodes(dataset.episodes, discrete).declared_as(SAME_ROW)
-    return LibraryDataset.of_table(table, discrete, info.action_size if discrete else 0)
 
 
 def from_library_dataset(

@@ -9,7 +9,7 @@ import numpy as np
 from pfrl_like.columns import Indices
 from pfrl_like.d3rlpy.constants import ActionSpace
 from pfrl_like.d3rlpy.dataset.buffers import BufferProtocol, FIFOBuffer, InfiniteBuffer
-from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns
+from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns, table_of_episodes
 from pfrl_like.d3rlpy.dataset.components import (
     DatasetInfo,
     Episode,
@@ -24,6 +24,8 @@ from pfrl_like.d3rlpy.dataset.mini_batch import TrajectoryMiniBatch, TransitionM
 from pfrl_like.d3rlpy.dataset.trajectory_slicers import BasicTrajectorySlicer, TrajectorySlicerProtocol
 from pfrl_like.d3rlpy.dataset.transition_pickers import BasicTransitionPicker, TransitionPickerProtocol
 from pfrl_like.d3rlpy.dataset.writers import BasicWriterPreprocess, ExperienceWriter, WriterPreprocessProtocol
+from pfrl_like.dataset import MDPDataset as LibraryDataset
+from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.utils.checks import check_counts, check_numbers
 
 
@@ -234,6 +236,22 @@ class ReplayBuffer:
         if self._columns is None:
             self._columns = EpisodeColumns(self.episodes, self.dataset_info.action_space == ActionSpace.DISCRETE)
         return self._columns
+
+    def to_library_dataset(self) -> LibraryDataset:
+        """Convert this dataset to a dataset of `pfrl_like.dataset`, with the reward convention "same_row".
+
+        Estimators of this library call this method. Observations are shared if they are views of one array. The rewards
+        of the last rows of truncated episodes are dropped, because the observations after their actions are unknown.
+
+        Raises:
+            ValueError: If there are no transitions, or if discrete actions are not single numbers >= 0.
+            NonFiniteError: If a value is NaN or infinite.
+        """
+        if not self.transition_count:
+            raise ValueError("the dataset has no transitions, expected at least one")
+        discrete = self.dataset_info.action_space == ActionSpace.DISCRETE
+        table = table_of_episodes(self.episodes, discrete).declared_as(SAME_ROW)
+        return LibraryDataset.of_table(table, discrete, self.dataset_info.action_size if discrete else 0)
 
     @property
     def transition_count(self) -> int:

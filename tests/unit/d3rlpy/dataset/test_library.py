@@ -7,6 +7,7 @@ import pytest
 import torch
 from d3rlpy_parts import numbered, rewards_of
 
+from pfrl_like.algos import DQN
 from pfrl_like.d3rlpy.constants import ActionSpace
 from pfrl_like.d3rlpy.dataset import (
     BasicTransitionPicker,
@@ -19,7 +20,6 @@ from pfrl_like.d3rlpy.dataset import (
     batch_of,
     create_infinite_replay_buffer,
     from_library_dataset,
-    to_library_dataset,
 )
 from pfrl_like.dataset import MDPDataset as LibraryDataset
 from pfrl_like.errors import NonFiniteError
@@ -178,7 +178,7 @@ def test_a_dataset_of_the_library_becomes_one_of_the_layer(convention: str) -> N
 
 
 def test_a_dataset_of_the_layer_becomes_one_of_the_library() -> None:
-    dataset = to_library_dataset(numbered("t--o--t", action_size=7))
+    dataset = numbered("t--o--t", action_size=7).to_library_dataset()
     assert dataset.reward_convention == "same_row" and dataset.get_action_size() == 7
     arrays = dataset.to_arrays()
     assert arrays["observations"].ravel().tolist() == [0, 1, 2, 4, 5, 6]
@@ -191,7 +191,7 @@ def test_a_dataset_of_the_layer_becomes_one_of_the_library() -> None:
 
 def test_there_and_back_again_only_the_reward_of_a_truncated_row_is_lost() -> None:
     before = numbered("t--o--t")
-    after = from_library_dataset(to_library_dataset(before))
+    after = from_library_dataset(before.to_library_dataset())
     for old, new in zip(before.episodes, after.episodes, strict=True):
         assert np.array_equal(old.observations, new.observations) and np.array_equal(old.actions, new.actions)
         kept = slice(None) if old.terminated else slice(-1)
@@ -201,7 +201,7 @@ def test_there_and_back_again_only_the_reward_of_a_truncated_row_is_lost() -> No
 
 def test_tuples_cross_and_dicts_and_other_objects_are_refused() -> None:
     arrays = np.arange(3.0).reshape(3, 1), np.arange(6.0).reshape(3, 2)
-    there = to_library_dataset(numbered("--t", observations=arrays))
+    there = numbered("--t", observations=arrays).to_library_dataset()
     assert np.array_equal(from_library_dataset(there).episodes[0].observations[1], arrays[1])
     rest = np.arange(3), np.zeros(3), np.array([0, 0, 1])
     with pytest.raises(TypeError, match="observations are dicts"):
@@ -209,4 +209,18 @@ def test_tuples_cross_and_dicts_and_other_objects_are_refused() -> None:
     with pytest.raises(TypeError, match="expected an MDPDataset of pfrl_like.dataset"):
         from_library_dataset(numbered("-t"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no transitions"):
-        to_library_dataset(numbered("o"))
+        numbered("o").to_library_dataset()
+
+
+def test_an_estimator_of_the_library_learns_the_same_from_either_front() -> None:
+    layer = numbered("t--o--t---t")
+    values = []
+    for data in (layer, layer.to_library_dataset()):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        estimator = DQN(n_epochs=1, batch_size=4, q_func_factory="mean")
+        estimator.fit(data, save_metrics=False, show_progress=False)
+        values.append(estimator.predict_value(np.arange(3, dtype=np.float32).reshape(3, 1), np.arange(3)))
+    assert np.array_equal(*values)
+    with pytest.raises(TypeError, match=r"episodes\[0\] is Episode, expected an Episode of pfrl_like.dataset"):
+        DQN().fit(layer.episodes)
