@@ -2,6 +2,10 @@
 
 from enum import Enum
 
+from pfrl_like.loggers import LoggingStrategy
+
+__all__ = ["ActionSpace", "LoggingStrategy", "PositionEncodingType"]
+
 
 class ActionSpace(Enum):
     """Kind of actions of an algorithm or a dataset."""
@@ -16,10 +20,3 @@ class PositionEncodingType(Enum):
 
     SIMPLE = "simple"
     GLOBAL = "global"
-
-
-class LoggingStrategy(Enum):
-    """Times at which metrics are logged: every `logging_steps` steps, or once per epoch."""
-
-    STEPS = "steps"
-    EPOCH = "epoch"
