@@ -17,13 +17,18 @@ from pfrl_like.columns.steps import ENDED, Indices, Steps
 Stacks = Callable[..., NDArray[Any]]
 
 
-def stacks(store: Steps, n_frames: int) -> Stacks | None:
+def stacks(store: Steps, n_frames: int, *, vectors: bool = False) -> Stacks | None:
     """Return a function that stacks stored images. If observations are not arrays with three axes, return None.
 
     An image is stacked with the images of the previous steps of its episode. Images that are not stored are zeros.
+
+    Args:
+        store: The columns.
+        n_frames: Number of images to stack.
+        vectors: True to stack arrays with any number of axes, at least one.
     """
     obs = store.obs
-    if obs is None or obs.structure != 0 or len(obs.leaves[0].shape) != 3:
+    if obs is None or obs.structure != 0 or (len(obs.leaves[0].shape) != 3 and not vectors):
         return None
     store.link_back()
 

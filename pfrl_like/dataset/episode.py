@@ -210,17 +210,20 @@ def compute_lambda_return(
 def as_episodes(episodes: Any) -> list[Episode]:
     """Return a list of the episodes of a dataset, or of some episodes.
 
+    A dataset of another form is converted by its method `to_library_dataset`.
+
     Raises:
         ValueError: If there are no transitions.
         TypeError: If an item is not an episode.
     """
+    episodes = getattr(episodes, "to_library_dataset", lambda: episodes)()
     items = getattr(episodes, "episodes", episodes)
     if isinstance(items, str | bytes) or not isinstance(items, Iterable):
         raise TypeError(f"episodes is {type(items).__name__}, expected a dataset or a list of episodes")
     items = list(items)
     for i, episode in enumerate(items):
         if not isinstance(episode, Episode):
-            raise TypeError(f"episodes[{i}] is {type(episode).__name__}, expected an Episode")
+            raise TypeError(f"episodes[{i}] is {type(episode).__name__}, expected an Episode of pfrl_like.dataset")
     if not sum(map(len, items)):
         raise ValueError("episodes: got no transitions, expected at least one")
     return items

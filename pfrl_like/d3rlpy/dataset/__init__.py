@@ -12,11 +12,11 @@ from pfrl_like.d3rlpy.dataset.components import (
 )
 from pfrl_like.d3rlpy.dataset.episode_generator import EpisodeEndError, EpisodeGenerator, EpisodeGeneratorProtocol
 from pfrl_like.d3rlpy.dataset.io import DATASET_VERSION, dump, load, load_v1
-from pfrl_like.d3rlpy.dataset.library import batch_of, from_library_dataset, sample_batch, to_library_dataset
+from pfrl_like.d3rlpy.dataset.library import batch_of, from_library_dataset, sample_batch
 from pfrl_like.d3rlpy.dataset.mini_batch import TrajectoryMiniBatch, TransitionMiniBatch
-from pfrl_like.d3rlpy.dataset.mixed_replay_buffer import MixedReplayBuffer
 from pfrl_like.d3rlpy.dataset.nested import batch_pad_array, batch_pad_observations, create_zero_observation
 from pfrl_like.d3rlpy.dataset.replay_buffer import (
+    MixedReplayBuffer,
     ReplayBuffer,
     ReplayBufferBase,
     create_fifo_replay_buffer,
@@ -50,5 +50,5 @@ __all__ = [
     "TrajectorySlicerProtocol", "Transition", "TransitionMiniBatch", "TransitionPickerProtocol",
     "WriterPreprocessProtocol", "batch_of", "batch_pad_array", "batch_pad_observations", "create_fifo_replay_buffer",
     "create_infinite_replay_buffer", "create_zero_observation", "dump", "from_library_dataset", "load", "load_v1",
-    "sample_batch", "to_library_dataset",
+    "sample_batch",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,20 +64,9 @@ class Transition:
     interval: int
     rewards_to_go: NDArray[Any]
 
-    @property
-    def observation_signature(self) -> Signature:
-        """Signature of an observation."""
-        return signature_of(self.observation)
-
-    @property
-    def action_signature(self) -> Signature:
-        """Signature of an action."""
-        return signature_of(self.action)
-
-    @property
-    def reward_signature(self) -> Signature:
-        """Signature of a reward."""
-        return signature_of(self.reward)
+    observation_signature = property(lambda self: signature_of(self.observation), doc="Signature of an observation.")
+    action_signature = property(lambda self: signature_of(self.action), doc="Signature of an action.")
+    reward_signature = property(lambda self: signature_of(self.reward), doc="Signature of a reward.")
 
 
 class _Rows:
@@ -93,20 +82,11 @@ class _Rows:
     actions: NDArray[Any]
     rewards: NDArray[Any]
 
-    @property
-    def observation_signature(self) -> Signature:
-        """Signature of an observation."""
-        return signature_of(self.observations, 1)
-
-    @property
-    def action_signature(self) -> Signature:
-        """Signature of an action."""
-        return signature_of(self.actions, 1)
-
-    @property
-    def reward_signature(self) -> Signature:
-        """Signature of a reward."""
-        return signature_of(self.rewards, 1)
+    observation_signature = property(
+        lambda self: signature_of(self.observations, 1), doc="Signature of an observation."
+    )
+    action_signature = property(lambda self: signature_of(self.actions, 1), doc="Signature of an action.")
+    reward_signature = property(lambda self: signature_of(self.rewards, 1), doc="Signature of a reward.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,71 +121,8 @@ class PartialTrajectory(_Rows):
         return self.length
 
 
-class EpisodeBase(Protocol):
-    """Interface of episodes."""
-
-    @property
-    def observations(self) -> Any:
-        """Observations, an array [n, ...] or a list of such arrays."""
-        ...
-
-    @property
-    def actions(self) -> NDArray[Any]:
-        """Actions, [n, A]."""
-        ...
-
-    @property
-    def rewards(self) -> NDArray[Any]:
-        """Rewards of the actions in the same rows, [n, 1]."""
-        ...
-
-    @property
-    def terminated(self) -> bool:
-        """True if the state after the last row is terminal."""
-        ...
-
-    @property
-    def observation_signature(self) -> Signature:
-        """Signature of an observation."""
-        ...
-
-    @property
-    def action_signature(self) -> Signature:
-        """Signature of an action."""
-        ...
-
-    @property
-    def reward_signature(self) -> Signature:
-        """Signature of a reward."""
-        ...
-
-    def size(self) -> int:
-        """Return the number of rows."""
-        ...
-
-    def compute_return(self) -> float:
-        """Return the sum of the rewards of all rows."""
-        ...
-
-    def serialize(self) -> dict[str, Any]:
-        """Return the columns by name."""
-        ...
-
-    @classmethod
-    def deserialize(cls, serializedData: dict[str, Any]) -> Self:  # noqa: N803
-        """Return an episode of the columns that `serialize` returned."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    @property
-    def transition_count(self) -> int:
-        """Number of transitions."""
-        ...
-
-
-class EpisodeMethods(_Rows):
-    """Methods of episodes that follow from their columns.
+class EpisodeBase(_Rows):
+    """Base class of episodes, with the methods that follow from their columns.
 
     Attributes:
         observations: Observations, an array [n, ...] or a list of such arrays.
@@ -244,7 +161,7 @@ class EpisodeMethods(_Rows):
 
 
 @dataclasses.dataclass(frozen=True)
-class Episode(EpisodeMethods):
+class Episode(EpisodeBase):
     """An episode.
 
     Attributes:

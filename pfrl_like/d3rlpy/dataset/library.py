@@ -1,4 +1,4 @@
-"""The border between datasets of d3rlpy 2 and this library: batches for agents, and conversions of datasets."""
+"""The border between datasets of d3rlpy 2 and this library: batches for agents, and conversion of datasets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,21 +11,20 @@ from pfrl_like.batch import Batch, concatenate_batches, map_nested
 from pfrl_like.columns import ENDED, Columns, Indices, stacks
 from pfrl_like.d3rlpy.constants import ActionSpace
 from pfrl_like.d3rlpy.dataset.buffers import InfiniteBuffer
-from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns, column_action, column_observation, table_of_episodes
+from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns, column_action, column_observation
 from pfrl_like.d3rlpy.dataset.components import Episode, EpisodeBase
 from pfrl_like.d3rlpy.dataset.mini_batch import TransitionMiniBatch
 from pfrl_like.d3rlpy.dataset.nested import map_parts
-from pfrl_like.d3rlpy.dataset.replay_buffer import ReplayBuffer, ReplayBufferBase
+from pfrl_like.d3rlpy.dataset.replay_buffer import ReplayBuffer
 from pfrl_like.d3rlpy.dataset.trajectory_slicers import TrajectorySlicerProtocol
 from pfrl_like.d3rlpy.dataset.transition_pickers import KNOWN_PICKERS, StepPicker, TransitionPickerProtocol
-from pfrl_like.dataset import MDPDataset
-from pfrl_like.dataset.table import SAME_ROW
+from pfrl_like.dataset import MDPDataset as LibraryDataset
 
 Pairs = Sequence[tuple[EpisodeBase, int]]
 
 
 def sample_batch(
-    dataset: ReplayBufferBase, n: int, gamma: float, device: torch.device | str = "cpu", *, returns: bool = False
+    dataset: ReplayBuffer, n: int, gamma: float, device: torch.device | str = "cpu", *, returns: bool = False
 ) -> Batch:
     """Sample transitions with replacement for `agent.update`, with NumPy's global stream, like d3rlpy.
 
@@ -66,13 +65,15 @@ def batch_of(
     """
     pairs: Pairs = [dataset.buffer[i] for i in index.tolist()]
     picker = dataset.transition_picker
-    if type(picker) not in KNOWN_PICKERS:
+    n_frames = getattr(picker, "n_frames", 1)
+    in_tuples = len(dataset.dataset_info.observation_signature.shape) > 1
+    if type(picker) not in KNOWN_PICKERS or (in_tuples and n_frames > 1):
         return _picked_batch(dataset, pairs, index, gamma, device, returns)
     assert isinstance(picker, StepPicker)
     stored, columns = dataset.columns, dataset.columns.columns
     rows = stored.rows_of(pairs)
     columns.find_windows(rows, picker.n_steps)
-    stacked = stacks(columns, picker.n_frames) if picker.n_frames > 1 else None
+    stacked = stacks(columns, n_frames, vectors=True) if n_frames > 1 else None
     # With several steps, the rewards have the picker's discount factor, and targets have the agent's.
     batch = columns.batch(rows, index, None, picker.n_steps, picker.gamma, device, stacked=stacked)
     steps, last = columns.lookahead[rows], columns.window_end[rows]
@@ -140,29 +141,8 @@ def _picked_batch(
     )  # fmt: skip
 
 
-def to_library_dataset(dataset: ReplayBufferBase) -> MDPDataset:
-    """Convert a dataset to a dataset of `pfrl_like.dataset`, with the reward convention "same_row".
-
-    Observations are shared if they are views of one array. The rewards of the last rows of truncated episodes are
-    dropped, because the observations after their actions are unknown.
-
-    Args:
-        dataset: The dataset.
-
-    Raises:
-        ValueError: If there are no transitions, or if discrete actions are not single numbers >= 0.
-        NonFiniteError: If a value is NaN or infinite.
-    """
-    if not dataset.transition_count:
-        raise ValueError("dataset: has no transitions, expected at least one")
-    info = dataset.dataset_info
-    discrete = info.action_space == ActionSpace.DISCRETE
-    table = table_of_episodes(dataset.episodes, discrete).declared_as(SAME_ROW)
-    return MDPDataset.of_table(table, discrete, info.action_size if discrete else 0)
-
-
 def from_library_dataset(
-    dataset: MDPDataset,
+    dataset: LibraryDataset,
     transition_picker: TransitionPickerProtocol | None = None,
     trajectory_slicer: TrajectorySlicerProtocol | None = None,
 ) -> ReplayBuffer:
@@ -180,7 +160,7 @@ def from_library_dataset(
         TypeError: If `dataset` is not a dataset of `pfrl_like.dataset`, or if observations are dicts.
         ValueError: If there are no transitions.
     """
-    if not isinstance(dataset, MDPDataset):
+    if not isinstance(dataset, LibraryDataset):
         raise TypeError(f"dataset is {type(dataset).__name__}, expected an MDPDataset of pfrl_like.dataset")
     table, discrete = dataset.table, dataset.discrete_action
     structure = table.obs.structure

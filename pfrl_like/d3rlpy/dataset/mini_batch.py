@@ -24,20 +24,12 @@ class _Shapes:
     actions: NDArray[np.float32]
     rewards: NDArray[np.float32]
 
-    @property
-    def observation_shape(self) -> Any:
-        """Shape of an observation, or list of the shapes of its arrays."""
-        return map_parts(lambda array: array.shape[1:], self.observations)
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Shape of an action."""
-        return self.actions.shape[1:]
-
-    @property
-    def reward_shape(self) -> tuple[int, ...]:
-        """Shape of a reward."""
-        return self.rewards.shape[1:]
+    observation_shape = property(
+        lambda self: map_parts(lambda array: array.shape[1:], self.observations),
+        doc="Shape of an observation, or list of the shapes of its arrays.",
+    )
+    action_shape = property(lambda self: self.actions.shape[1:], doc="Shape of an action.")
+    reward_shape = property(lambda self: self.rewards.shape[1:], doc="Shape of a reward.")
 
     def __len__(self) -> int:
         return len(self.actions)

@@ -65,7 +65,7 @@ def batch_pad_observations(observations: Any, pad_size: int) -> Any:
 def recent_frames(observations: Any, index: int, n_frames: int) -> Any:
     """Return an observation with the observations before it, concatenated along the first axis, oldest first.
 
-    Observations before the first one are zeros. Arrays that are not images (three axes) are not stacked.
+    Observations before the first one are zeros.
 
     Args:
         observations: Observations of an episode, an array [n, ...] or a list of such arrays.
@@ -74,7 +74,7 @@ def recent_frames(observations: Any, index: int, n_frames: int) -> Any:
     """
 
     def stacked(array: NDArray[Any]) -> NDArray[Any]:
-        if n_frames == 1 or array.ndim != 4:
+        if n_frames == 1:
             frame: NDArray[Any] = array[index]
             return frame
         frames = array[max(0, index + 1 - n_frames) : index + 1]

@@ -1,6 +1,6 @@
 """Trajectory slicers: functions that make a `PartialTrajectory` of consecutive rows of an episode."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -29,22 +29,10 @@ class TrajectorySlicerProtocol(Protocol):
         ...
 
 
-class FrameStackTrajectorySlicer:
-    """Slicer that stacks images [C, H, W] to [n_frames * C, H, W], oldest first.
+class BasicTrajectorySlicer(TrajectorySlicerProtocol):
+    """Slicer of rows as they are."""
 
-    Images before the first one are zeros. Observations that are not images are not stacked.
-
-    Args:
-        n_frames: Number of images that are stacked.
-
-    Raises:
-        ValueError: If `n_frames` is less than 1.
-        TypeError: If `n_frames` is not an integer.
-    """
-
-    def __init__(self, n_frames: int) -> None:
-        check_counts(n_frames=n_frames)
-        self._n_frames = n_frames
+    _n_frames = 1
 
     def __call__(self, episode: EpisodeBase, end_index: int, size: int) -> PartialTrajectory:
         """Return consecutive rows of an episode.
@@ -85,9 +73,19 @@ class FrameStackTrajectorySlicer:
         )
 
 
-class BasicTrajectorySlicer(FrameStackTrajectorySlicer):
-    """Slicer of rows as they are."""
+class FrameStackTrajectorySlicer(BasicTrajectorySlicer):
+    """Slicer that stacks images [C, H, W] to [n_frames * C, H, W], oldest first.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Accept and ignore all arguments."""
-        super().__init__(1)
+    Images before the first one are zeros. Other arrays are stacked along their first axis, too.
+
+    Args:
+        n_frames: Number of images that are stacked.
+
+    Raises:
+        ValueError: If `n_frames` is less than 1.
+        TypeError: If `n_frames` is not an integer.
+    """
+
+    def __init__(self, n_frames: int) -> None:
+        check_counts(n_frames=n_frames)
+        self._n_frames = n_frames

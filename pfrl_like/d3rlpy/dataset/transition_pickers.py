@@ -23,7 +23,7 @@ class TransitionPickerProtocol(Protocol):
         ...
 
 
-class StepPicker:
+class StepPicker(TransitionPickerProtocol):
     """Picker of one step or several steps, which the classes of this module configure.
 
     The library reads transitions of these classes from its columns, without `Transition` objects.
@@ -75,14 +75,11 @@ class StepPicker:
 class BasicTransitionPicker(StepPicker):
     """Picker of single steps."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Accept and ignore all arguments."""
-
 
 class FrameStackTransitionPicker(StepPicker):
     """Picker of single steps that stacks images [C, H, W] to [n_frames * C, H, W], oldest first.
 
-    Images before the first one are zeros. Observations that are not images are not stacked.
+    Images before the first one are zeros. Other arrays are stacked along their first axis, too.
 
     Args:
         n_frames: Number of images that are stacked.

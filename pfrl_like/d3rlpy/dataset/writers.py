@@ -7,31 +7,12 @@ from numpy.typing import NDArray
 
 from pfrl_like.d3rlpy.dataset.buffers import BufferProtocol
 from pfrl_like.d3rlpy.dataset.columns import EpisodeColumns
-from pfrl_like.d3rlpy.dataset.components import DatasetInfo, Episode, EpisodeMethods
+from pfrl_like.d3rlpy.dataset.components import DatasetInfo, Episode, EpisodeBase
 from pfrl_like.d3rlpy.dataset.nested import map_parts, parts_of
 
 
 class WriterPreprocessProtocol(Protocol):
-    """Interface of preprocessors."""
-
-    def process_observation(self, observation: Any) -> Any:
-        """Return the observation that is stored."""
-        ...
-
-    def process_action(self, action: Any) -> Any:
-        """Return the action that is stored."""
-        ...
-
-    def process_reward(self, reward: Any) -> Any:
-        """Return the reward that is stored."""
-        ...
-
-
-class BasicWriterPreprocess:
-    """Preprocessor that changes nothing."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Accept and ignore all arguments."""
+    """Interface of preprocessors. These methods change nothing."""
 
     def process_observation(self, observation: Any) -> Any:
         """Return the observation that is stored."""
@@ -46,7 +27,11 @@ class BasicWriterPreprocess:
         return reward
 
 
-class LastFrameWriterPreprocess(BasicWriterPreprocess):
+class BasicWriterPreprocess(WriterPreprocessProtocol):
+    """Preprocessor that changes nothing."""
+
+
+class LastFrameWriterPreprocess(WriterPreprocessProtocol):
     """Preprocessor that stores only the newest of stacked images: [C, H, W] becomes [1, H, W]."""
 
     def process_observation(self, observation: Any) -> Any:
@@ -54,7 +39,7 @@ class LastFrameWriterPreprocess(BasicWriterPreprocess):
         return map_parts(lambda image: image[-1:], observation)
 
 
-class RecordedEpisode(EpisodeMethods):
+class RecordedEpisode(EpisodeBase):
     """Episode of which each row is appended, as columns of the library.
 
     A row becomes a step when the next row is appended, or when the episode ends in a terminal state.
