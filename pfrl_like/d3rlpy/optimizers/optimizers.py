@@ -57,12 +57,12 @@ class OptimizerWrapper:
         return {"optim": self.optim.state_dict(), "lr_scheduler": scheduler and scheduler.state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Load the states that `state_dict` returned.
+        """Load the states that `state_dict` returned, or the state of the optimiser alone, as in older files.
 
         Args:
             state_dict: The states. A file without a scheduler leaves the scheduler unchanged.
         """
-        self.optim.load_state_dict(state_dict["optim"])
+        self.optim.load_state_dict(dict(state_dict.get("optim", state_dict)))
         if self.lr_scheduler is not None and state_dict.get("lr_scheduler") is not None:
             self.lr_scheduler.load_state_dict(state_dict["lr_scheduler"])
 
