@@ -64,8 +64,8 @@ def test_dqn_learns_with_the_q_functions(factory: QFunctionFactory) -> None:
 def test_soft_actor_critic_learns_with_policy_and_critics(factory: QFunctionFactory) -> None:
     policy, q_function = GaussianPolicy(*encoder_and_size(ENCODER, (3,)), 2, SCALER), continuous_critics(factory)
     agent = agents.SoftActorCritic(
-        policy, q_function, None, adam(policy), adam(q_function), None, ReplayBuffer(100_000), 0.9, initial_temperature=1.0,
-        entropy_target=-2.0, temperature_optimizer_lr=1e-3,
+        policy, q_function, None, adam(policy), adam(q_function), None, ReplayBuffer(100_000), 0.9,
+        initial_temperature=1.0, entropy_target=-2.0, temperature_optimizer_lr=1e-3,
     )  # fmt: skip
     learns(agent, torch.rand(4, 2), policy._mu, *(member._fc for member in q_function.members))
 
