@@ -126,6 +126,9 @@ class DecisionTransformer(Head):
         discrete: True for discrete actions, which are indices.
     """
 
+    _action_embed: nn.Module
+    _output: nn.Linear
+
     def __init__(self, config: Any, observation_shape: Any, action_size: int, discrete: bool) -> None:
         encoder, size = encoder_and_size(config.encoder_factory, observation_shape)
         super().__init__(encoder, config.observation_scaler, takes_action=False)
