@@ -1,18 +1,16 @@
 """Factories of optimisers and of learning-rate schedulers."""
 
-from pfrl_like.d3rlpy.optimizers.lr_schedulers import (
-    CosineAnnealingLRFactory,
-    LRSchedulerFactory,
-    WarmupSchedulerFactory,
-)
 from pfrl_like.d3rlpy.optimizers.optimizers import (
     AdamFactory,
     AdamWFactory,
+    CosineAnnealingLRFactory,
     GPTAdamWFactory,
+    LRSchedulerFactory,
     OptimizerFactory,
     OptimizerWrapper,
     RMSpropFactory,
     SGDFactory,
+    WarmupSchedulerFactory,
 )
 
 __all__ = [

@@ -123,7 +123,7 @@ def test_a_file_of_something_else_is_rejected(tmp_path: Path, content: bytes) ->
 
 @pytest.mark.parametrize(
     ("shape", "size", "units"),
-    [((1 << 30,), 2, [4]), ((3,), 1 << 30, [4]), ((3,), 2, [1 << 30]), ((3,), 2, [4] * 9999)],
+    [((1 << 30,), 2, [4]), ((3,), 1 << 30, [4]), ((3,), 2, [1 << 30])],
 )
 def test_networks_of_a_file_are_bounded(tmp_path: Path, shape: Any, size: int, units: list[int]) -> None:
     config = LearnableConfigWithShape(shape, size, FQEConfig())

@@ -92,6 +92,8 @@ def test_the_state_is_saved_with_the_scheduler() -> None:
     second.step()
     assert second.optim.param_groups[0]["lr"] == pytest.approx(0.5)
     assert SGDFactory().create(network().named_modules(), 1.0, False).state_dict()["lr_scheduler"] is None
+    second.load_state_dict(first.optim.state_dict())  # as d3rlpy before 2.7 wrote it
+    assert second.optim.param_groups[0]["lr"] == pytest.approx(0.4)
 
 
 def test_a_base_class_says_what_is_missing() -> None:
