@@ -5,7 +5,9 @@ from pfrl_like.d3rlpy import (
     base,
     constants,
     dataset,
+    datasets,
     distributed,
+    envs,
     interface,
     logging,
     metrics,
@@ -22,7 +24,7 @@ from pfrl_like.d3rlpy.torch_utility import Modules, TorchMiniBatch, seed
 
 __all__ = [
     "ActionSpace", "LoggingStrategy", "Modules", "PositionEncodingType", "TorchMiniBatch", "__version__", "algos",
-    "base", "constants", "dataset", "distributed", "interface", "load_learnable", "logging", "metrics", "models",
+    "base", "constants", "dataset", "datasets", "distributed", "envs", "interface", "load_learnable", "logging", "metrics", "models",
     "notebook_utils", "ope", "optimizers", "preprocessing", "seed", "types",
 ]  # fmt: skip
 

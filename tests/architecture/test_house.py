@@ -18,8 +18,8 @@ from pfrl_like.agent import Agent, AsyncAgent, BatchAgent
 PACKAGE = Path(pfrl_like.__file__).parent
 TESTS = Path(__file__).parents[1]
 #: Lines of code that the package and the tests may have.
-MOST_LINES, MOST_LINES_OF_TESTS = 48_300, 61_000
-MOST_FILES = 450
+MOST_LINES, MOST_LINES_OF_TESTS = 52_300, 66_000
+MOST_FILES = 530
 #: Files in a folder, beside `__init__.py`: one for each algorithm, each runner.
 MOST_IN_A_FOLDER = {"agents": 40, "algos": 40, "experiments": 32}
 MOST_LINES_OF_A_FILE = {"learning/off_policy.py": 350}
