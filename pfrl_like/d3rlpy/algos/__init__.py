@@ -29,6 +29,7 @@ from pfrl_like.d3rlpy.algos.configs import (
     TD3PlusBCConfig,
 )
 from pfrl_like.d3rlpy.algos.explorers import ConstantEpsilonGreedy, Explorer, LinearDecayEpsilonGreedy, NormalNoise
+from pfrl_like.d3rlpy.algos.qlearning import DQN, NFQ, DoubleDQN, QLearningAlgoBase
 from pfrl_like.d3rlpy.algos.stateful_transformer import (
     GreedyTransformerActionSampler,
     IdentityTransformerActionSampler,
@@ -39,6 +40,7 @@ from pfrl_like.d3rlpy.algos.stateful_transformer import (
 )
 
 __all__ = [
+    "DQN", "DoubleDQN", "NFQ", "QLearningAlgoBase",
     "AWACConfig", "BCConfig", "BCQConfig", "BEARConfig", "CQLConfig", "CRRConfig", "CalQLConfig",
     "ConstantEpsilonGreedy", "DDPGConfig", "DQNConfig", "DecisionTransformerConfig", "DiscreteBCConfig",
     "DiscreteBCQConfig", "DiscreteCQLConfig", "DiscreteDecisionTransformerConfig", "DiscreteRandomPolicyConfig",

@@ -18,6 +18,7 @@ from pfrl_like.d3rlpy.dataset.nested import map_parts
 from pfrl_like.d3rlpy.dataset.replay_buffer import ReplayBuffer
 from pfrl_like.d3rlpy.dataset.trajectory_slicers import TrajectorySlicerProtocol
 from pfrl_like.d3rlpy.dataset.transition_pickers import KNOWN_PICKERS, StepPicker, TransitionPickerProtocol
+from pfrl_like.d3rlpy.preprocessing import RewardScaler
 from pfrl_like.dataset import MDPDataset as LibraryDataset
 
 Pairs = Sequence[tuple[EpisodeBase, int]]
@@ -91,7 +92,7 @@ def batch_of(
         obs=_single(batch.obs), next_obs=_single(next_obs), action=_single(batch.action),
         next_action=tensor(_next_actions(stored, columns, last, terminal, pairs)),
         discount=tensor(np.where(terminal, 0, gamma**steps).astype(np.float32)),
-        returns=tensor(_discounted(to_go, gamma)) if returns else None,
+        returns=tensor(_discounted(to_go, gamma).astype(np.float32)) if returns else None,
     )  # fmt: skip
 
 
@@ -112,9 +113,9 @@ def _single(values: Any) -> Any:
     return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)
 
 
-def _discounted(rewards_to_go: Sequence[NDArray[Any]], gamma: float) -> NDArray[np.float32]:
+def _discounted(rewards_to_go: Sequence[NDArray[Any]], gamma: float) -> NDArray[Any]:
     powers = gamma ** np.arange(max(map(len, rewards_to_go)))
-    return np.array([powers[: len(rewards)] @ rewards[:, 0] for rewards in rewards_to_go], np.float32)
+    return np.array([powers[: len(rewards)] @ rewards[:, 0] for rewards in rewards_to_go])
 
 
 def _picked_batch(
@@ -122,21 +123,40 @@ def _picked_batch(
 ) -> Batch:
     """Return the transitions that a user's picker makes as a batch."""
     transitions = [dataset.transition_picker(*pair) for pair in pairs]
-    batch = TransitionMiniBatch.from_transitions(transitions)
     discrete = dataset.dataset_info.action_space == ActionSpace.DISCRETE
+    minibatch = TransitionMiniBatch.from_transitions(transitions)
+    return batch_of_minibatch(minibatch, gamma, discrete, device, returns=returns).replace(index=index)
+
+
+def batch_of_minibatch(
+    minibatch: TransitionMiniBatch, gamma: float, discrete: bool, device: torch.device | str = "cpu", *,
+    returns: bool = False, reward_scaler: RewardScaler | None = None,
+) -> Batch:  # fmt: skip
+    """Return a minibatch as a batch for `agent.update`. Numbers have PyTorch's default dtype.
+
+    Args:
+        minibatch: The minibatch.
+        gamma: Discount factor per step.
+        discrete: True if actions are indices.
+        device: Device of the tensors.
+        returns: True to fill `Batch.returns` with the discounted sum of `Transition.rewards_to_go`.
+        reward_scaler: Scaler of `Transition.rewards_to_go`. If None, they are not scaled.
+    """
 
     def tensor(values: Any) -> torch.Tensor:
-        return torch.as_tensor(np.asarray(values), device=device)
+        return torch.as_tensor(np.asarray(values), dtype=torch.get_default_dtype(), device=device)
 
     def actions(values: NDArray[np.float32]) -> torch.Tensor:
-        return tensor(values[:, 0].astype(np.int64) if discrete else values)
+        return tensor(values[:, 0]).long() if discrete else tensor(values)
 
-    discount = gamma ** batch.intervals[:, 0] * (1 - batch.terminals[:, 0])
-    to_go = [transition.rewards_to_go for transition in transitions]
+    to_go = [transition.rewards_to_go for transition in minibatch.transitions] if returns else []
+    if reward_scaler is not None:
+        to_go = [reward_scaler.transform_numpy(rewards) for rewards in to_go]
     return Batch(
-        obs=map_nested(tensor, column_observation(batch.observations)), action=actions(batch.actions),
-        reward=tensor(batch.rewards[:, 0]), next_obs=map_nested(tensor, column_observation(batch.next_observations)),
-        discount=tensor(discount.astype(np.float32)), next_action=actions(batch.next_actions), index=index,
+        obs=map_nested(tensor, column_observation(minibatch.observations)), action=actions(minibatch.actions),
+        reward=tensor(minibatch.rewards[:, 0]), next_action=actions(minibatch.next_actions),
+        next_obs=map_nested(tensor, column_observation(minibatch.next_observations)),
+        discount=tensor(gamma ** minibatch.intervals[:, 0].astype(float) * (1 - minibatch.terminals[:, 0])),
         returns=tensor(_discounted(to_go, gamma)) if returns else None,
     )  # fmt: skip
 

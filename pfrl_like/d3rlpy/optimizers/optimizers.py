@@ -1,6 +1,7 @@
 """Factories of optimisers and of learning-rate schedulers."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -65,7 +66,8 @@ class CosineAnnealingLRFactory(LRSchedulerFactory, type_name="cosine_annealing")
 class OptimizerWrapper:
     """An optimiser with its scheduler and its bound on the norm of the gradient.
 
-    The scheduler makes a step after each step of `optim`, also if `optim` is used without the wrapper.
+    Each step of `optim` first clips the gradient, and the scheduler makes a step after it, also if `optim` is used
+    without the wrapper.
 
     Args:
         params: Parameters of the optimiser.
@@ -85,8 +87,13 @@ class OptimizerWrapper:
     ) -> None:
         self.params, self.optim, self.compiled = params, optim, compiled
         self.clip_grad_norm, self.lr_scheduler = clip_grad_norm, lr_scheduler
+        if clip_grad_norm:
+            optim.register_step_pre_hook(self._clip)
         if lr_scheduler is not None:
             optim.register_step_post_hook(lambda *_: lr_scheduler.step())
+
+    def _clip(self, *_: Any) -> None:
+        nn.utils.clip_grad_norm_(self.params, self.clip_grad_norm or math.inf)
 
     def zero_grad(self) -> None:
         """Clear the gradients."""
@@ -94,8 +101,6 @@ class OptimizerWrapper:
 
     def step(self) -> None:
         """Clip the gradient, and update the parameters and the learning rates."""
-        if self.clip_grad_norm:
-            nn.utils.clip_grad_norm_(self.params, self.clip_grad_norm)
         self.optim.step()
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,0 +1,432 @@
+"""The base class of algorithms that learn from transitions."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from pfrl_like.algos.fitting.saving import export_greedy
+from pfrl_like.batch import Batch, map_nested
+from pfrl_like.d3rlpy.algos.qlearning import offline, online
+from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation, build_optimizer
+from pfrl_like.d3rlpy.base import LearnableBase
+from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
+from pfrl_like.d3rlpy.dataset import ReplayBuffer, TransitionMiniBatch
+from pfrl_like.d3rlpy.dataset.library import batch_of_minibatch, sample_batch
+from pfrl_like.d3rlpy.logging import FileAdapterFactory, LoggerAdapterFactory
+from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
+from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation, Shape
+from pfrl_like.errors import NotFittedError
+from pfrl_like.utils.contexts import evaluating
+
+#: Function called as (algorithm, epoch, number of steps).
+StepCallback = Callable[[Any, int, int], Any]
+
+
+class QLearningAlgoBase(LearnableBase):
+    """Base class of algorithms that learn from transitions. An algorithm builds an agent of `pfrl_like.agents`.
+
+    Args:
+        config: Config of the algorithm.
+        device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
+        enable_ddp: True to average gradients over the processes of PyTorch's default process group.
+        impl: Agent to use. If None, `create_impl` builds an agent.
+
+    Raises:
+        ValueError: If the config has an `action_scaler`, but actions are discrete.
+        TypeError: If `device` has the wrong type.
+    """
+
+    #: Statistic of the agent for each metric.
+    metrics: ClassVar[Mapping[str, str]] = {}
+    #: Argument of the agent for each field of the config that is handed over as it is.
+    arguments: ClassVar[Mapping[str, str]] = {}
+    #: d3rlpy's names of the policy, its optimiser, and the optimiser of the Q-functions. Empty if there is none.
+    policy_parts: ClassVar[tuple[str, str]] = ("", "")
+    critic_optimizer: ClassVar[str] = ""
+
+    @abstractmethod
+    def build(self, observation_shape: Shape, action_size: int) -> Implementation:
+        """Return the agent with its networks. The arguments are those of `create_impl`."""
+
+    def inner_create_impl(self, observation_shape: Shape, action_size: int) -> None:
+        self._impl = self.build(observation_shape, action_size)
+        self._impl.modules.use_scaler(self.observation_scaler)
+
+    def module_states(self) -> dict[str, Any]:
+        states: dict[str, Any] = self._built.modules.state_dicts()
+        return states
+
+    def load_module_states(self, states: dict[str, Any]) -> None:
+        self._built.modules.load_state_dicts(states)
+
+    def save_policy(self, fname: str) -> None:
+        """Export the greedy policy, with scalers, to a file that runs without this library.
+
+        Args:
+            fname: Path of the file. `.onnx` selects the ONNX format, `.pt` selects TorchScript.
+
+        Raises:
+            NotFittedError: If the networks are not built.
+            ValueError: If the path has another ending.
+            ExportError: If the policy cannot be exported.
+            CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
+        """
+        agent = self._built.agent
+        if not fname.endswith((".pt", ".onnx")):
+            raise ValueError(f"fname is {fname!r}, expected a name that ends with .pt or .onnx")
+        scaler: Any = self.action_scaler
+        shape: Any = self.observation_shape
+        export_greedy(agent, tuple(shape), fname, action_scaler=scaler)
+
+    def predict(self, x: Observation) -> NDArray:
+        """Return greedy actions: indices [N], or vectors [N, A].
+
+        Args:
+            x: Observations, [N, ...].
+
+        Raises:
+            NotFittedError: If the networks are not built.
+            ValueError: If `x` is one observation without a batch axis.
+        """
+        return self._acted(x, self._greedy)
+
+    def sample_action(self, x: Observation) -> NDArray:
+        """Return actions sampled from the policy, in the shapes of `predict`. A deterministic policy acts greedily.
+
+        Args:
+            x: Observations, [N, ...].
+
+        Raises:
+            NotFittedError: If the networks are not built.
+            ValueError: If `x` is one observation without a batch axis.
+        """
+        return self._acted(x, self._sample)
+
+    def predict_value(self, x: Observation, action: NDArray) -> NDArray:
+        """Return the mean of the critics' values, [N].
+
+        Args:
+            x: Observations, [N, ...].
+            action: Actions: indices [N] or [N, 1], or vectors [N, A].
+
+        Raises:
+            NotFittedError: If the networks are not built.
+            NotImplementedError: If the algorithm has no Q-functions.
+            ValueError: If `x` is one observation without a batch axis.
+        """
+        agent = self._built.agent
+        if not self.critic_optimizer:
+            raise NotImplementedError(f"{type(self).__name__} has no Q-functions: evaluate it with d3rlpy.ope.FQE")
+        obs, actions = self._observations(x), torch.as_tensor(action, device=self._device)
+        if self.get_action_type() is ActionSpace.DISCRETE:
+            actions = actions.reshape(-1).long()
+        elif self.action_scaler is not None:
+            actions = self.action_scaler.transform(actions)
+        with torch.no_grad(), self._evaluating():
+            values: NDArray = agent.values_of_pairs(obs, actions).mean(0).cpu().numpy()
+        return values
+
+    def update(self, batch: TransitionMiniBatch) -> dict[str, float]:
+        """Make one update from a minibatch, and return metrics.
+
+        Args:
+            batch: Minibatch of `sample_transition_batch`. The algorithm scales its values.
+
+        Raises:
+            NotFittedError: If the networks are not built.
+            NonFiniteError: If the loss or a gradient is NaN or infinite.
+        """
+        discrete = self.get_action_type() is ActionSpace.DISCRETE
+        returns = self.need_returns_to_go
+        scaler = self.reward_scaler
+        return self.learn(
+            batch_of_minibatch(batch, self.gamma, discrete, self._device, returns=returns, reward_scaler=scaler)
+        )
+
+    def learn(self, batch: Batch) -> dict[str, float]:
+        """Make one update from a batch of recorded values, and return metrics. The method scales actions and rewards.
+
+        Args:
+            batch: The batch.
+        """
+        agent = self._built.agent
+        actions: Any = self.action_scaler
+        if actions is not None:
+            following = actions.transform(batch.next_action)
+            batch = batch.replace(action=actions.transform(batch.action), next_action=following)
+        if self.reward_scaler is not None:
+            batch = batch.replace(reward=self.reward_scaler.transform(batch.reward))
+        _, statistics = agent.update(batch)
+        self.after_update(agent)
+        self._grad_step += 1
+        return {name: float(statistics[ours].mean()) for name, ours in self.metrics.items() if ours in statistics}
+
+    def after_update(self, agent: Any) -> None:
+        """Do what follows an update, for example copy the parameters to target networks. `grad_step` is its number."""
+
+    def learn_from(self, dataset: ReplayBuffer) -> Callable[[], dict[str, float]]:
+        """Sample a minibatch, and return a function that makes an update from it.
+
+        The minibatch is read from columns, unless a subclass defines `update`, or scaled rewards are to be summed.
+        """
+        slow = self.need_returns_to_go and self.reward_scaler is not None
+        if slow or type(self).update is not QLearningAlgoBase.update:
+            minibatch = dataset.sample_transition_batch(self.batch_size)
+            return lambda: self.update(minibatch)
+        returns = self.need_returns_to_go
+        batch = sample_batch(dataset, self.batch_size, self.gamma, self._device, returns=returns)
+        return lambda: self.learn(batch)
+
+    def fit(
+        self,
+        dataset: Any,
+        n_steps: int,
+        n_steps_per_epoch: int = 10000,
+        experiment_name: str | None = None,
+        with_timestamp: bool = True,
+        logging_steps: int = 500,
+        logging_strategy: LoggingStrategy = LoggingStrategy.EPOCH,
+        logger_adapter: LoggerAdapterFactory = FileAdapterFactory(),
+        show_progress: bool = True,
+        save_interval: int = 1,
+        evaluators: Mapping[str, Any] | None = None,
+        callback: StepCallback | None = None,
+        epoch_callback: StepCallback | None = None,
+    ) -> list[tuple[int, dict[str, float]]]:
+        """Train on a dataset, and return the number and the metrics of each epoch.
+
+        Args:
+            dataset: Dataset of the layer, or of `pfrl_like.dataset`, which is converted.
+            n_steps: Number of updates. Updates after the last whole epoch are not made.
+            n_steps_per_epoch: Number of updates in an epoch.
+            experiment_name: Name in the log. If None, the class name.
+            with_timestamp: True to append `_YYYYmmddHHMMSS` to the name.
+            logging_steps: Number of updates between logged metrics. Used with `LoggingStrategy.STEPS`.
+            logging_strategy: `LoggingStrategy.EPOCH` logs metrics after each epoch.
+            logger_adapter: Factory of the log.
+            show_progress: True to show a progress bar for each epoch.
+            save_interval: Number of epochs between saved models.
+            evaluators: Functions called as (algorithm, dataset) after each epoch; keys are the names of the metrics.
+            callback: Function called as (algorithm, epoch, updates so far) after each update.
+            epoch_callback: Function called as (algorithm, epoch, updates so far) after each epoch.
+
+        Raises:
+            ValueError: If there are no transitions, or a number is out of range.
+            ActionKindError: If the dataset has another kind of actions than the algorithm.
+            NonFiniteError: If a loss is NaN or infinite.
+        """
+        options = {name: value for name, value in locals().items() if name != "self"}
+        return list(self.fitter(**options))
+
+    def fitter(
+        self,
+        dataset: Any,
+        n_steps: int,
+        n_steps_per_epoch: int = 10000,
+        logging_steps: int = 500,
+        logging_strategy: LoggingStrategy = LoggingStrategy.EPOCH,
+        experiment_name: str | None = None,
+        with_timestamp: bool = True,
+        logger_adapter: LoggerAdapterFactory = FileAdapterFactory(),
+        show_progress: bool = True,
+        save_interval: int = 1,
+        evaluators: Mapping[str, Any] | None = None,
+        callback: StepCallback | None = None,
+        epoch_callback: StepCallback | None = None,
+    ) -> Iterator[tuple[int, dict[str, float]]]:
+        """Return an iterator that trains for one epoch per item. The arguments are those of `fit`.
+
+        Yields:
+            The number of the epoch, from 1, and its metrics.
+        """
+        options = {name: value for name, value in locals().items() if name not in ("self", "dataset")}
+        return offline.epochs(self, dataset, **options)
+
+    def fit_online(
+        self,
+        env: GymEnv,
+        buffer: ReplayBuffer | None = None,
+        explorer: Any = None,
+        n_steps: int = 1000000,
+        n_steps_per_epoch: int = 10000,
+        update_interval: int = 1,
+        n_updates: int = 1,
+        update_start_step: int = 0,
+        random_steps: int = 0,
+        eval_env: GymEnv | None = None,
+        eval_epsilon: float = 0.0,
+        eval_n_trials: int = 10,
+        save_interval: int = 1,
+        experiment_name: str | None = None,
+        with_timestamp: bool = True,
+        logging_steps: int = 500,
+        logging_strategy: LoggingStrategy = LoggingStrategy.EPOCH,
+        logger_adapter: LoggerAdapterFactory = FileAdapterFactory(),
+        show_progress: bool = True,
+        callback: StepCallback | None = None,
+    ) -> None:
+        """Train in an environment. Updates begin when the buffer has more transitions than a minibatch.
+
+        Args:
+            env: Environment with the five-value `step`.
+            buffer: Buffer of the transitions. If None, the last 1000000 are kept.
+            explorer: Explorer that selects the actions. If None, they are sampled from the policy.
+            n_steps: Number of environment steps.
+            n_steps_per_epoch: Number of environment steps in an epoch.
+            update_interval: Number of steps between updates.
+            n_updates: Number of updates every `update_interval` steps.
+            update_start_step: Number of initial steps without updates.
+            random_steps: Steps before this number have random actions.
+            eval_env: Environment of the metric `evaluation`. If None, there is no evaluation.
+            eval_epsilon: Probability of a random action in the evaluation.
+            eval_n_trials: Number of episodes of an evaluation.
+            save_interval: Number of epochs between saved models.
+            experiment_name: Name in the log. If None, the class name and `_online`.
+            with_timestamp: True to append `_YYYYmmddHHMMSS` to the name.
+            logging_steps: Number of steps between logged metrics. Used with `LoggingStrategy.STEPS`.
+            logging_strategy: `LoggingStrategy.EPOCH` logs metrics after each epoch.
+            logger_adapter: Factory of the log.
+            show_progress: True to show a progress bar.
+            callback: Function called as (algorithm, epoch, steps so far) after each step.
+
+        Raises:
+            ValueError: If a number is out of range.
+            ActionKindError: If the environment has another kind of actions than the algorithm.
+            NonFiniteError: If a loss is NaN or infinite.
+        """
+        options = {name: value for name, value in locals().items() if name not in ("self", "env")}
+        online.train(self, env, **options)
+
+    def collect(
+        self,
+        env: GymEnv,
+        buffer: ReplayBuffer | None = None,
+        explorer: Any = None,
+        deterministic: bool = False,
+        n_steps: int = 1000000,
+        show_progress: bool = True,
+    ) -> ReplayBuffer:
+        """Make steps in an environment without updates, and return the buffer.
+
+        Args:
+            env: Environment with the five-value `step`.
+            buffer: Buffer of the transitions. If None, the last 1000000 are kept.
+            explorer: Explorer that selects the actions. If None, they are sampled from the policy.
+            deterministic: True to select greedy actions.
+            n_steps: Number of environment steps.
+            show_progress: True to show a progress bar.
+
+        Raises:
+            ValueError: If a number is out of range.
+            ActionKindError: If the environment has another kind of actions than the algorithm.
+        """
+        return online.collect(self, env, buffer, explorer, deterministic, n_steps, show_progress)
+
+    @property
+    def need_returns_to_go(self) -> bool:
+        """True if updates use the return from each step to the end of its episode."""
+        return False
+
+    def copy_policy_from(self, algo: "QLearningAlgoBase") -> None:
+        """Copy the parameters of the policy of another algorithm.
+
+        Args:
+            algo: The other algorithm. Its policy has the same class and encoder.
+
+        Raises:
+            NotImplementedError: If one of the algorithms has no policy.
+            ValueError: If the policies have different classes.
+        """
+        self._copy(algo, self.policy_parts[0], algo.policy_parts[0], "policy")
+
+    def copy_policy_optim_from(self, algo: "QLearningAlgoBase") -> None:
+        """Copy the state of the policy's optimiser of another algorithm. The errors are those of `copy_policy_from`."""
+        self._copy(algo, self.policy_parts[1], algo.policy_parts[1], "policy")
+
+    def copy_q_function_from(self, algo: "QLearningAlgoBase") -> None:
+        """Copy the parameters of the Q-functions of another algorithm. The errors are those of `copy_policy_from`."""
+        self._copy(algo, *("q_funcs" if each.critic_optimizer else "" for each in (self, algo)), "Q-function")
+
+    def copy_q_function_optim_from(self, algo: "QLearningAlgoBase") -> None:
+        """Copy the state of the critics' optimiser of another algorithm. The errors are those of `copy_policy_from`."""
+        self._copy(algo, self.critic_optimizer, algo.critic_optimizer, "Q-function")
+
+    def reset_optimizer_states(self) -> None:
+        """Forget the states of all optimisers, for example Adam's moments."""
+        for wrapper in self._built.modules.optimizers():
+            wrapper.optim.state.clear()
+
+    # Parts that subclasses use
+
+    def optimizer(self, prefix: str, *modules: torch.nn.Module) -> Any:
+        """Return the optimiser of modules, see `build_optimizer`."""
+        return build_optimizer(self.config, prefix, self.compiled, *modules)
+
+    def options(self) -> dict[str, Any]:
+        """Return the agent's arguments: those of the table `arguments`, and those that all agents have."""
+        given = {argument: getattr(self.config, field) for field, argument in self.arguments.items()}
+        return given | {
+            "gamma": self.gamma, "minibatch_size": self.batch_size, "device": torch.device(self._device),
+            **({"compile": True} if self.compiled else {}),
+        }  # fmt: skip
+
+    def _greedy(self, obs: Any) -> Any:
+        """Return greedy actions as a tensor."""
+        return self._built.agent.greedy_actions(obs)[0]
+
+    def _sample(self, obs: Any) -> Any:
+        """Return sampled actions as a tensor."""
+        return self._greedy(obs)
+
+    def _acted(self, x: Observation, act: Callable[[Any], Any]) -> NDArray:
+        with torch.no_grad(), self._evaluating():
+            actions = act(self._observations(x))
+        if self.action_scaler is not None:
+            actions = self.action_scaler.reverse_transform(actions)
+        acted: NDArray = actions.cpu().numpy()
+        return acted
+
+    def _observations(self, x: Any) -> Any:
+        """Return observations as tensors.
+
+        Raises:
+            ValueError: If there is no batch axis.
+        """
+        parts = tuple(x) if isinstance(x, list) else x
+        obs = map_nested(lambda part: torch.as_tensor(part, device=self._device), parts)
+        if not isinstance(obs, tuple) and obs.ndim < 2:
+            raise ValueError(f"x has shape {tuple(obs.shape)}, expected a batch axis: pass x[None] for one observation")
+        return obs
+
+    def _evaluating(self) -> Any:
+        return evaluating(torch.nn.ModuleList(self._built.modules.get_torch_modules().values()))
+
+    def _copy(self, algo: "QLearningAlgoBase", name: str, other: str, what: str) -> None:
+        for each, part in ((self, name), (algo, other)):
+            if not part:
+                raise NotImplementedError(f"{type(each).__name__} has no {what}")
+        target, source = getattr(self._built.modules, name), getattr(algo._built.modules, other)
+        if isinstance(target, OptimizerWrapper):  # learning rates stay those of the target
+            target, source = target.optim, source.optim
+            state = {"state": source.state_dict()["state"], "param_groups": target.state_dict()["param_groups"]}
+        else:
+            state = source.state_dict()
+        kinds = [type(part[0] if isinstance(part, torch.nn.ModuleList) else part).__name__ for part in (target, source)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"algo has a {kinds[1]}, expected a {kinds[0]}")
+        target.load_state_dict(state)
+
+    @property
+    def _built(self) -> Any:
+        """The implementation.
+
+        Raises:
+            NotFittedError: If the networks are not built.
+        """
+        if self._impl is None:
+            advice = "call fit, fit_online, build_with_dataset or build_with_env first"
+            raise NotFittedError(f"{type(self).__name__} has no networks: {advice}")
+        return self._impl
+

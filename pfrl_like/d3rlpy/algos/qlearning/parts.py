@@ -1,0 +1,95 @@
+"""The agent of an algorithm, and its networks and optimisers under d3rlpy 2's names."""
+
+import dataclasses
+import itertools
+from typing import Any
+
+from torch import nn
+
+from pfrl_like.d3rlpy.models.q_functions import critics
+from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
+from pfrl_like.d3rlpy.torch_utility import Modules
+from pfrl_like.q_functions import QFunctionEnsemble
+
+
+class Parts(Modules):
+    """Networks and optimisers in the order of d3rlpy 2's files.
+
+    Args:
+        parts: Networks and `OptimizerWrapper`s, keyed by d3rlpy's names.
+    """
+
+    def __init__(self, **parts: Any) -> None:
+        vars(self).update(parts)
+
+    def state_dicts(self) -> dict[str, Any]:
+        """Return the state dict of each part."""
+        return {name: part.state_dict() for name, part in vars(self).items()}
+
+    def load_state_dicts(self, states: dict[str, Any]) -> None:
+        """Load the result of `state_dicts`.
+
+        Raises:
+            ValueError: If the names of the parts differ.
+            RuntimeError: If a network has other parameters.
+        """
+        if states.keys() != vars(self).keys():
+            raise ValueError(f"the modules are {', '.join(states)}, expected {', '.join(vars(self))}")
+        for name, part in vars(self).items():
+            part.load_state_dict(states[name])
+
+    def use_scaler(self, scaler: Any) -> None:
+        """Let the networks scale observations with `scaler`, or not at all if it is None."""
+        for network in self.get_torch_modules().values():
+            for module in network.modules():
+                if hasattr(module, "scaler"):
+                    module.scaler = scaler
+
+    def optimizers(self) -> list[OptimizerWrapper]:
+        """Return the optimisers."""
+        return [part for part in vars(self).values() if isinstance(part, OptimizerWrapper)]
+
+
+@dataclasses.dataclass
+class Implementation:
+    """What an algorithm holds.
+
+    Args:
+        agent: Agent that learns.
+        modules: Networks and optimisers of the agent.
+    """
+
+    agent: Any
+    modules: Parts
+
+
+def build_critics(config: Any, prefix: str, observation_shape: Any, action_size: int, discrete: bool) -> Any:
+    """Return the ensemble of Q-functions of a config.
+
+    Args:
+        config: Config of the algorithm.
+        prefix: Beginning of the name of the field with the factory of encoders: "" or "critic_".
+        observation_shape: Shape of an observation.
+        action_size: Number of discrete actions, or size of an action vector.
+        discrete: True if actions are indices.
+    """
+    return critics(
+        config.q_func_factory, getattr(config, f"{prefix}encoder_factory"), observation_shape, action_size,
+        discrete=discrete, n_critics=config.n_critics, scaler=config.observation_scaler,
+    )  # fmt: skip
+
+
+def build_optimizer(config: Any, prefix: str, compiled: bool, *modules: nn.Module) -> OptimizerWrapper:
+    """Return the optimiser of modules, whose parameters are numbered in their order.
+
+    Args:
+        config: Config of the algorithm.
+        prefix: Beginning of the names of the fields with the factory and the learning rate, for example "actor_".
+        compiled: True if the update is compiled.
+        modules: The modules.
+    """
+    members = [each.members if isinstance(each, QFunctionEnsemble) else each for each in modules]
+    named = list(itertools.chain.from_iterable(each.named_modules() for each in members))
+    factory, rate = getattr(config, f"{prefix}optim_factory"), getattr(config, f"{prefix}learning_rate")
+    wrapper: OptimizerWrapper = factory.create(named, rate, compiled)
+    return wrapper
