@@ -40,6 +40,7 @@ class DQN(QLearningAlgoBase, config_class=DQNConfig):
         agent = self.agent_class(
             q_function, optim.optim, ReplayBuffer(None), explorer=Greedy(), clip_delta=True, **self.options()
         )
+        agent.target_model.train()  # d3rlpy's targets sample quantiles and have dropout in updates
         modules = Parts(q_funcs=agent.model.members, targ_q_funcs=agent.target_model.members, optim=optim)
         return Implementation(agent, modules)
 
