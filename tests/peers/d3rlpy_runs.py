@@ -34,6 +34,9 @@ Options = Callable[[Any], dict[str, Any]]
 UPDATES, OPTIMIZERS = 10, ("SGD", "Adam")
 FIXED = {"temp_learning_rate": 0.0, "alpha_learning_rate": 0.0}
 
+#: Module that an algorithm never trains.
+CONSTANTS = {"AWAC": "log_temp"}
+
 
 def given(**options: Any) -> Options:
     """Options that are the same objects in every library."""
@@ -170,7 +173,7 @@ def run(algo: Any, library: Any, seed: int, draws: Callable[[int], Any] | None =
             order. If None, torch draws them.
     """
     modules = algo.impl.modules.get_torch_modules()
-    fill(modules, seed)
+    fill({name: each for name, each in modules.items() if name != CONSTANTS.get(type(algo).__name__)}, seed)
     discrete = getattr(algo.get_action_type(), "name", "") == "DISCRETE"
     losses: dict[str, list[float]] = {}
     found: dict[str, Array] = {}

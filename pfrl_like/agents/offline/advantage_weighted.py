@@ -102,6 +102,8 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     _needs_densities = True
     _elementwise = staticmethod(square)
     _is_offline = True
+    #: Reduction of the policy's loss over the minibatch. If None, it is `batch_accumulator`.
+    _policy_accumulator: str | None = None
 
     def __init__(
         self,
@@ -165,6 +167,7 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         """Minimise `advantage_weighted_loss` and return statistics."""
         with torch.no_grad(), evaluation_mode_of_all(self.policy, *self.critics):
             weight = self._weight(batch)
-        loss = advantage_weighted_loss(self.policy, batch, weight, self.batch_accumulator)
+        accumulator = self._policy_accumulator or self.batch_accumulator
+        loss = advantage_weighted_loss(self.policy, batch, weight, accumulator)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach(), "weight": weight}

@@ -8,23 +8,42 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
+from pfrl_like.agents.soft_actor_critic import soft_next_value, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import exponential_weight
-from pfrl_like.learning.compatibility.arguments import arguments_for
+from pfrl_like.learning.compatibility.arguments import arguments_for, check_pairs
 from pfrl_like.learning.compatibility.parts import check_positive
-from pfrl_like.learning.critics import Targets, distribution_of, min_value, minimum, values_of_actions
+from pfrl_like.learning.critics import (
+    Targets,
+    average,
+    distribution_of,
+    mean_value,
+    minimum,
+    value_of,
+    values_of_actions,
+)
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts
+from pfrl_like.utils.contexts import evaluation_mode
 
 #: Function called as `pool(values, 0)`. It reduces the values of n sampled actions, [n, N], to one value per row, [N].
 Pool = Callable[[Tensor, int], Tensor]
 
 
-def sampled_advantage(policy: Any, critics: Sequence[Any], batch: Batch, n: int, pool: Pool = torch.mean) -> Tensor:
-    """Return the advantages, [N]: the values of the recorded actions minus the pooled values of sampled actions.
+#: Functions that combine the values of several critics, keyed by `advantage_critics`.
+COMBINATIONS: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {"min": minimum, "mean": average}
 
-    The value of an action is the minimum over the critics.
+
+def sampled_advantage(
+    policy: Any,
+    critics: Sequence[Any],
+    batch: Batch,
+    n: int,
+    pool: Pool = torch.mean,
+    combine: Callable[[Sequence[Tensor]], Tensor] = minimum,
+) -> Tensor:
+    """Return the advantages, [N]: the values of the recorded actions minus the pooled values of sampled actions.
 
     Args:
         policy: Policy from which the actions are sampled.
@@ -33,16 +52,18 @@ def sampled_advantage(policy: Any, critics: Sequence[Any], batch: Batch, n: int,
         n: Number of actions sampled in each state.
         pool: Function called as `pool(values, 0)`. It reduces the values of the sampled actions, [n, N], to one value
             per row, [N].
+        combine: Function that combines the values of all critics to the value of an action.
     """
     sampled = distribution_of(policy, batch).sample((n,))
-    values = minimum([values_of_actions(critic, batch, sampled) for critic in critics])
-    return min_value(critics, batch) - pool(values, 0)
+    values = combine([values_of_actions(critic, batch, sampled) for critic in critics])
+    return combine([mean_value(value_of(critic, batch)) for critic in critics]) - pool(values, 0)
 
 
 class AWAC(AdvantageWeightedActorCritic):
     """Advantage-Weighted Actor-Critic: recorded actions have the weights min(exp(A(s, a) / lam), max_weight).
 
-    The advantage A is Q(s, a) minus the mean value of actions sampled from the policy.
+    The advantage A is Q(s, a) minus the mean value of actions sampled from the policy. d3rlpy 2.8 has other weights and
+    other targets; see `weight_type` and `next_policy`.
 
     Args:
         policy: Module from observations to distributions of actions with the method `log_prob`, for example one that
@@ -88,6 +109,12 @@ class AWAC(AdvantageWeightedActorCritic):
         lam: Temperature of the weights, positive. A smaller temperature gives the advantage more influence.
         n_action_samples: Number of actions sampled from the policy in each state.
         max_weight: Maximum weight, positive.
+        weight_type: "exp" for the weights min(exp(A / lam), max_weight). "softmax" for N * softmax(A / lam) over the N
+            rows of the minibatch; the policy's loss is then summed over the rows, as in d3rlpy 2.8.
+        next_policy: Policy of the next actions a' in the targets. If None, a' is sampled from `policy`, and the target
+            is r + gamma * min_i Q_i'(s', a'). Otherwise, the target is r + gamma * (min_i Q_i'(s', a') - log pi'(a'|s'))
+            for `next_policy` pi', as in d3rlpy 2.8, where pi' squashes the Gaussian of `policy`. It must share the
+            parameters of `policy`.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -129,16 +156,33 @@ class AWAC(AdvantageWeightedActorCritic):
         lam: float = 1.0,
         n_action_samples: int = 1,
         max_weight: float = 20.0,
+        weight_type: str = "exp",
+        next_policy: nn.Module | None = None,
     ) -> None:
+        check_choice("weight_type", weight_type, ("exp", "softmax"))
+        if next_policy is not None:
+            check_pairs({"next_policy": next_policy}, {"policy_optimizer": policy_optimizer})
+        self.weight_type, self.next_policy = weight_type, next_policy
+        self._policy_accumulator = "sum" if weight_type == "softmax" else None
         self.lam, self.n_action_samples, self.max_weight = lam, n_action_samples, max_weight
         check_positive(self, "lam", "max_weight")
         check_counts(n_action_samples=n_action_samples)
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def _weight(self, batch: Batch) -> Tensor:
-        """Return the weight min(exp(A / lam), max_weight) of each recorded action, [N]."""
+        """Return the weight of each recorded action, [N]. `weight_type` selects the formula."""
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples)
+        if self.weight_type == "softmax":
+            return len(advantage) * torch.softmax(advantage / self.lam, 0)
         return exponential_weight(advantage, self.lam, self.max_weight)
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """Return the value of a sampled next action, and the rewards, [N], with an entropy bonus if `next_policy`."""
+        if self.next_policy is None:
+            return super().bootstrap(batch)
+        with evaluation_mode(self.next_policy):
+            value, log_prob = soft_next_value(self.next_policy, self.target_critics, batch)
+        return value, soft_reward(batch, log_prob, 1.0)
 
 
 #: Functions that reduce the values of the sampled actions to one value per state, keyed by `advantage_type`.
@@ -154,9 +198,10 @@ class CRR(AdvantageWeightedActorCritic):
     """Critic Regularized Regression: imitates recorded actions with weights that depend on the advantage.
 
     The critics bootstrap from an action of the target policy. With one critic, an update computes the same parameters
-    as an update of d3rlpy 2.8. With several critics, this agent computes the advantage from the minimum over the
-    critics. d3rlpy computes it from the mean. By default d3rlpy copies the parameters to the target networks every 100
-    updates. This agent makes a soft update of the target networks after each update.
+    as an update of d3rlpy 2.8. With several critics, d3rlpy computes the advantage from the mean over the critics; see
+    `advantage_critics`. In evaluation d3rlpy samples actions; see `resample_actions`. By default d3rlpy copies the
+    parameters to the target networks every 100 updates. This agent makes a soft update of the target networks after
+    each update.
 
     Args:
         policy: Module from observations to distributions of actions with the method `log_prob`, for example one that
@@ -206,6 +251,10 @@ class CRR(AdvantageWeightedActorCritic):
             influence.
         n_action_samples: Number of actions sampled from the policy in each state.
         max_weight: Maximum exponential weight, positive.
+        advantage_critics: "min" or "mean": value of an action in the advantage, as a combination of all critics.
+        resample_actions: False for the mode of the policy in evaluation. True to sample `n_action_samples` actions and
+            to draw one of them with the probabilities softmax(Q), where Q is the mean over the critics, as in d3rlpy
+            2.8 (critic-weighted policy, arXiv:2006.15134, section 3.3).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -251,7 +300,11 @@ class CRR(AdvantageWeightedActorCritic):
         beta: float = 1.0,
         n_action_samples: int = 4,
         max_weight: float = 20.0,
+        advantage_critics: str = "min",
+        resample_actions: bool = False,
     ) -> None:
+        check_choice("advantage_critics", advantage_critics, tuple(COMBINATIONS))
+        self.advantage_critics, self.resample_actions = advantage_critics, resample_actions
         check_choice("advantage_type", advantage_type, tuple(REDUCTIONS))
         check_choice("weight_type", weight_type, ("exp", "binary"))
         self.advantage_type, self.weight_type = advantage_type, weight_type
@@ -262,8 +315,8 @@ class CRR(AdvantageWeightedActorCritic):
 
     def _weight(self, batch: Batch) -> Tensor:
         """Return the weight of each recorded action, [N]. `weight_type` selects the formula."""
-        pool = REDUCTIONS[self.advantage_type]
-        advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples, pool)
+        functions = REDUCTIONS[self.advantage_type], COMBINATIONS[self.advantage_critics]
+        advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples, *functions)
         if self.weight_type == "binary":
             return binary_weight(advantage)
         return exponential_weight(advantage, self.beta, self.max_weight)

@@ -25,26 +25,32 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 Update = tuple[Tensor, dict[str, Tensor]]
 
 
-def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
+def bc_loss(
+    policy: Any, batch: Batch, accumulator: str = "mean", squared_error: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return the imitation loss: -log pi(a|s) of the recorded actions, or the squared error (pi(s) - a)**2.
 
-    The squared error, averaged over the components of an action, is used if the policy's distributions have no density.
+    The squared error, averaged over the components of an action, is used if the policy's distributions have no density,
+    or if `squared_error` is True. pi(s) is then a reparametrised sample.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
         batch: Transitions or sequences.
         accumulator: "mean" or "sum" over the rows.
+        squared_error: True for the squared error of samples of distributions that have a density.
 
     Returns:
         The scalar loss (weighted if the batch has weights), and a detached error of each row, [N]. The error is
         positive and increases with the row's loss, so that it can be the row's priority.
     """
-    return bc_loss_of(distribution_of(policy, batch), batch, accumulator)
+    return bc_loss_of(distribution_of(policy, batch), batch, accumulator, squared_error)
 
 
-def bc_loss_of(distribution: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
+def bc_loss_of(
+    distribution: Any, batch: Batch, accumulator: str = "mean", squared_error: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return the result of `bc_loss`, computed from the policy's distributions for the rows of the batch."""
-    if getattr(distribution, "has_density", True):
+    if getattr(distribution, "has_density", True) and not squared_error:
         loss = -log_prob_of(distribution, batch.action)
         return weighted_mean(loss, batch.weight, accumulator), softplus(loss.detach())
     loss = squared_distance(distribution.rsample(), batch.action) / batch.action[0].numel()
@@ -110,6 +116,8 @@ class BC(OffPolicyActorCritic):
         device: Device as a string or `torch.device`, instead of `gpu`.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
+        squared_error: True to minimise (x - a)**2 for a reparametrised sample x of the policy, as d3rlpy 2.8 does for
+            stochastic policies. False to minimise -log pi(a|s) if the policy's distributions have a density.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -148,7 +156,9 @@ class BC(OffPolicyActorCritic):
         episodic_update_len: int | None = None,
         device: torch.device | str | None = None,
         compile: bool = False,
+        squared_error: bool = False,
     ) -> None:
+        self.squared_error = squared_error
         super().__init__(
             policy, {}, {"optimizer": optimizer}, replay_buffer, 1.0, Greedy(), burnin_action_func=None,
             target_update_interval=None, target_update_method="hard", soft_update_tau=1.0, num_steps=1,
@@ -157,7 +167,7 @@ class BC(OffPolicyActorCritic):
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the imitation loss, and the imitation error of each row, [N]."""
-        return bc_loss(self.policy, batch, self.batch_accumulator)
+        return bc_loss(self.policy, batch, self.batch_accumulator, self.squared_error)
 
     update_step = imitation_step
 

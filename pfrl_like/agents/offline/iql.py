@@ -13,7 +13,7 @@ from pfrl_like.agents.discrete_sac import probabilities, value_of_state
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import expectile, exponential_weight, square, td_target, weighted_mean
-from pfrl_like.learning.compatibility.arguments import arguments_for
+from pfrl_like.learning.compatibility.arguments import arguments_for, check_pairs
 from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_positive, check_takes_state
 from pfrl_like.learning.critics import minimum, with_initial_states
@@ -96,26 +96,36 @@ def iql_critic_loss(
 
 
 def store_value(
-    agent: Any, v_func: nn.Module, optimizer: torch.optim.Optimizer, expectile: float, beta: float, max_weight: float
+    agent: Any,
+    v_func: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    expectile: float,
+    beta: float,
+    max_weight: float,
+    q_func1_optimizer: torch.optim.Optimizer,
 ) -> None:
     """Store the arguments of IQL's agents that the base class does not have. It runs before the base constructor.
 
     Args:
         agent: The agent.
         v_func: Value function.
-        optimizer: Optimiser of the value function.
+        optimizer: Optimiser of the value function. None if `q_func1_optimizer` has its parameters.
         expectile: Expectile that the value function learns, between 0 and 1.
         beta: Inverse temperature of the weights, positive.
         max_weight: Maximum weight, positive.
+        q_func1_optimizer: Optimiser of the first critic.
 
     Raises:
-        ValueError: If a number is out of range.
+        ValueError: If a number is out of range, or if no optimiser has parameters of the value function.
     """
     agent.expectile, agent.beta, agent.max_weight = expectile, beta, max_weight
     check_positive(agent, "expectile", "beta", "max_weight")
     if expectile >= 1:
         raise ValueError(f"expectile is {expectile!r}, expected a number between 0 and 1")
-    agent._value_parts = {"v_func": v_func}, {"v_func_optimizer": optimizer}
+    agent.v_func_optimizer = optimizer
+    if optimizer is None:
+        check_pairs({"v_func": v_func}, {"q_func1_optimizer": q_func1_optimizer})
+    agent._value_parts = {"v_func": v_func}, {} if optimizer is None else {"v_func_optimizer": optimizer}
 
 
 def value_parts(agent: Any) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
@@ -137,14 +147,24 @@ def recorded_index(agent: Any, batch: Batch) -> Tensor:
 
 
 def iql_update_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-    """Minimise the losses of critics, policy and value function. All losses use V before the update."""
+    """Minimise the losses of critics, policy and value function. All losses use V before the update.
+
+    If one optimiser has the critics and the value function, their losses are added. The policy's weights then use V
+    after this step.
+    """
     with torch.no_grad():
         index = recorded_index(agent, batch)
         q = minimum([agent.value_of(critic, batch).evaluate_actions(index) for critic in agent.target_critics])
     loss, v = iql_value_loss(agent.v_func, q, batch, agent.expectile, agent.batch_accumulator)
-    weighted = batch.replace(advantage=q - v)
-    td_error, stats = AdvantageWeightedActorCritic.update_step(agent, weighted, step, with_policy)
-    step("v_func_optimizer", loss)
+    weighted = batch.replace(value=q, advantage=q - v)
+    shared = agent.v_func_optimizer is None
+
+    def step_with_value(name: str, other: Tensor) -> None:
+        step(name, other + loss if shared and name == "q_func1_optimizer" else other)
+
+    td_error, stats = AdvantageWeightedActorCritic.update_step(agent, weighted, step_with_value, with_policy)
+    if not shared:
+        step("v_func_optimizer", loss)
     return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
 
 
@@ -158,8 +178,10 @@ def iql_critic_losses(agent: Any, batch: Batch) -> Iterable[tuple[Tensor, Tensor
 
 
 def iql_weight(agent: Any, batch: Batch) -> Tensor:
-    """Return the weight min(exp(beta * A), max_weight) of each recorded action, [N]; `update_step` computes A."""
-    (advantage,) = batch.required("advantage")
+    """Return the weight min(exp(beta * A), max_weight) of each recorded action, [N]. A is min_i Q_i'(s, a) - V(s)."""
+    q, advantage = batch.required("value", "advantage")
+    if agent.v_func_optimizer is None:  # V has changed since `update_step` computed A
+        advantage = q - state_value_of(agent.v_func, batch)
     return exponential_weight(advantage, 1 / agent.beta, agent.max_weight)
 
 
@@ -171,9 +193,8 @@ class IQL(AdvantageWeightedActorCritic):
     the value function. The policy imitates recorded actions with the weights min(exp(beta * (Q - V)), max_weight).
 
     The losses of critics and value function equal the losses of d3rlpy 2.8. d3rlpy reports the sum of both losses as
-    `critic_loss`.
-    d3rlpy computes the policy's weights with V after the update of the value function. This agent uses V before the
-    update.
+    `critic_loss`. If `v_func_optimizer` is given, the weights min(exp(beta * (Q - V)), max_weight) use V before its
+    update. If it is None, critics and V are updated in one step, and the weights use V after this step, as in d3rlpy.
 
     Args:
         policy: Module from observations to distributions of actions with the method `log_prob`, for example one that
@@ -218,7 +239,8 @@ class IQL(AdvantageWeightedActorCritic):
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         v_func: Value function: module from observations to values [N, 1].
-        v_func_optimizer: Optimiser of the value function.
+        v_func_optimizer: Optimiser of the value function. None if `q_func1_optimizer` also has the parameters of
+            `v_func`: both losses are then added, and the policy's weights use V after this step.
         expectile: Expectile that the value function learns, between 0 and 1. 0.5 gives the mean over recorded actions;
             0.9 is close to the value of the best recorded action.
         beta: Inverse temperature of the weights, positive. A larger value gives the advantage more influence.
@@ -271,12 +293,12 @@ class IQL(AdvantageWeightedActorCritic):
         num_steps: int = 1,
         compile: bool = False,
         v_func: nn.Module,
-        v_func_optimizer: torch.optim.Optimizer,
+        v_func_optimizer: torch.optim.Optimizer | None,
         expectile: float = 0.7,
         beta: float = 3.0,
         max_weight: float = 100.0,
     ) -> None:
-        store_value(self, v_func, v_func_optimizer, expectile, beta, max_weight)
+        store_value(self, v_func, v_func_optimizer, expectile, beta, max_weight, q_func1_optimizer)
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     extra_modules = value_parts
@@ -336,7 +358,8 @@ class DiscreteIQL(AdvantageWeightedActorCritic):
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         v_func: Value function: module from observations to values [N, 1].
-        v_func_optimizer: Optimiser of the value function.
+        v_func_optimizer: Optimiser of the value function. None if `q_func1_optimizer` also has the parameters of
+            `v_func`: both losses are then added, and the policy's weights use V after this step.
         expectile: Expectile that the value function learns, between 0 and 1. 0.5 gives the mean over recorded actions;
             0.9 is close to the value of the best recorded action.
         beta: Inverse temperature of the weights, positive. A larger value gives the advantage more influence.
@@ -391,12 +414,12 @@ class DiscreteIQL(AdvantageWeightedActorCritic):
         num_steps: int = 1,
         compile: bool = False,
         v_func: nn.Module,
-        v_func_optimizer: torch.optim.Optimizer,
+        v_func_optimizer: torch.optim.Optimizer | None,
         expectile: float = 0.7,
         beta: float = 3.0,
         max_weight: float = 100.0,
     ) -> None:
-        store_value(self, v_func, v_func_optimizer, expectile, beta, max_weight)
+        store_value(self, v_func, v_func_optimizer, expectile, beta, max_weight, q_func1_optimizer)
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     extra_modules = value_parts

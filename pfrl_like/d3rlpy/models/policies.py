@@ -1,5 +1,6 @@
 """Policies: networks from observations to distributions of actions in [-1, 1], or of discrete actions."""
 
+import copy
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ class CategoricalPolicy(LinearHead):
 
     def forward(self, x: Any) -> Categorical:
         """Return distributions of batch shape [B]."""
-        return Categorical(self.outputs(x))
+        return Categorical(self.outputs(x).log_softmax(-1))  # `scores` are the log-probabilities
 
 
 class ClippedGaussian(DiagonalGaussian):
@@ -99,6 +100,12 @@ class GaussianPolicy(Head):
         if self.squashes_samples:
             return SquashedGaussian(mean, log_std.exp(), log_std)
         return ClippedGaussian(mean.tanh(), log_std.exp(), log_std)
+
+    def squashed(self) -> "GaussianPolicy":
+        """Return the policy of actions tanh(x), with the parameters of this policy."""
+        policy = copy.copy(self)
+        policy.squashes_samples = True
+        return policy
 
     def _log_std(self, features: Tensor) -> Tensor:
         if isinstance(self._logstd, nn.Linear):

@@ -1,0 +1,182 @@
+"""Agents of imitation and of offline learning make the ten updates of d3rlpy 2.8.1 (see `test_d3rlpy_runs.py`)."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from peers import d3rlpy_runs, problem
+from conformance.test_d3rlpy_runs import _float64, answer_of, assert_same_run, draws_of, optimizer_of
+from torch import nn
+
+from pfrl_like import agents, d3rlpy
+from pfrl_like.algos.fitting.networks import copy_targets_by_interval
+from pfrl_like.batch import Batch
+from pfrl_like.d3rlpy import ActionSpace, Modules
+from pfrl_like.d3rlpy.models import MeanQFunctionFactory, VectorEncoderFactory
+from pfrl_like.d3rlpy.models.heads import ValueFunction, encoder_and_size
+from pfrl_like.d3rlpy.models.policies import CategoricalPolicy, DeterministicPolicy, GaussianPolicy
+from pfrl_like.d3rlpy.models.q_functions import critics
+from pfrl_like.q_functions import QFunctionEnsemble
+from pfrl_like.replay_buffers import ReplayBuffer
+
+float64 = _float64  # a fixture that each test uses
+ENCODER, SHAPE = VectorEncoderFactory(problem.HIDDEN), (problem.OBS_SIZE,)
+Metrics = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
+
+
+class Run:
+    """An agent as an algorithm of d3rlpy.
+
+    Args:
+        agent: The agent.
+        modules: Its networks by the names of d3rlpy.
+        metrics: Function of the errors of the rows and of the agent's statistics that returns the metrics of d3rlpy.
+        discrete: True if actions are indices.
+        target_update_interval: Number of updates between copies of the targets; the first update is followed by one.
+    """
+
+    def __init__(
+        self, agent: Any, modules: Mapping[str, nn.Module], metrics: Metrics, *, discrete: bool = False,
+        target_update_interval: int = 0,
+    ) -> None:  # fmt: skip
+        kind = dataclasses.make_dataclass("OfAgent", [(name, nn.Module) for name in modules], bases=(Modules,))
+        self.agent, self.metrics, self.interval = agent, metrics, target_update_interval
+        self.impl = SimpleNamespace(modules=kind(**modules))
+        self.get_action_type = lambda: ActionSpace.DISCRETE if discrete else ActionSpace.CONTINUOUS
+
+    def update(self, batch: Any) -> dict[str, float]:
+        obs, actions, rewards, next_obs, ends = (
+            torch.as_tensor(column).double()
+            for column in (
+                batch.observations, batch.actions, batch.rewards, batch.next_observations, batch.terminals,
+            )
+        )  # fmt: skip
+        actions = actions.flatten().long() if self.get_action_type() is ActionSpace.DISCRETE else actions
+        n_updates = self.agent.optim_t
+        discount = problem.GAMMA * (1 - ends.flatten())
+        error, stats = self.agent.update(Batch(obs, actions, rewards.flatten(), next_obs, discount))
+        if self.interval and n_updates % self.interval == 0:
+            self.agent.sync_target_network()
+        return {name: float(value) for name, value in self.metrics(error, stats).items()}
+
+
+class AWAC(Run):
+    """A run with the name of d3rlpy's class, which has a constant temperature."""
+
+
+def loss(error: Any, stats: Mapping[str, Any]) -> dict[str, Any]:
+    return {"loss": stats["loss"]}
+
+
+def losses(error: Any, stats: Mapping[str, Any]) -> dict[str, Any]:
+    return {"critic_loss": stats["loss"], "actor_loss": stats["policy_loss"]}
+
+
+def losses_and_temperature(error: Any, stats: Mapping[str, Any]) -> dict[str, Any]:
+    return {**losses(error, stats), "temp": 0.0, "temp_loss": 0.0}
+
+
+def parts(kind: type[nn.Module], n_outputs: int = problem.ACTION_SIZE, **options: Any) -> Any:
+    return kind(*encoder_and_size(ENCODER, SHAPE), n_outputs, **options)
+
+
+class Temperature(nn.Module):
+    """A logarithm that no loss uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parameter = nn.Parameter(torch.zeros(1, 1))
+
+
+def ensemble(n_critics: int, discrete: bool = False) -> QFunctionEnsemble:
+    size = problem.N_ACTIONS if discrete else problem.ACTION_SIZE
+    return critics(MeanQFunctionFactory(), ENCODER, SHAPE, size, discrete=discrete, n_critics=n_critics)
+
+
+def networks(agent: Any, **others: nn.Module) -> dict[str, nn.Module]:
+    """The networks that all actor-critics have, and others."""
+    return {
+        "policy": agent.policy, "q_funcs": agent.q_func1.members, "targ_q_funcs": agent.target_q_func1.members, **others
+    }  # fmt: skip
+
+
+def run_of_bc(optimizer: str, *, stochastic: bool = False) -> Run:
+    options = {"squashes_samples": False, "min_logstd": -4.0, "max_logstd": 15.0}
+    policy = parts(GaussianPolicy, **options) if stochastic else parts(DeterministicPolicy)
+    agent = agents.BC(policy, optimizer_of(optimizer, policy), ReplayBuffer(), squared_error=stochastic)
+    return Run(agent, {"imitator": policy}, loss)
+
+
+def run_of_discrete_bc(optimizer: str) -> Run:
+    policy = parts(CategoricalPolicy, problem.N_ACTIONS)
+    agent = agents.DiscreteBC(policy, optimizer_of(optimizer, policy), ReplayBuffer(), beta=0.5)
+
+    def metrics(error: Any, stats: Mapping[str, Any]) -> dict[str, Any]:
+        whole, imitation = stats["loss"], error.mean()
+        return {"loss": whole, "imitation_loss": imitation, "regularization_loss": whole - imitation}
+
+    return Run(agent, {"imitator": policy}, metrics, discrete=True)
+
+
+def run_of_iql(optimizer: str) -> Run:
+    policy = parts(GaussianPolicy, squashes_samples=False, min_logstd=-5.0, max_logstd=2.0, has_common_std=True)
+    q_func, v_func = ensemble(2), parts(ValueFunction, 1)
+    shared = optimizer_of(optimizer, nn.ModuleList([q_func, v_func]))
+    agent = agents.IQL(
+        policy, q_func, None, optimizer_of(optimizer, policy), shared, None, ReplayBuffer(), problem.GAMMA,
+        v_func=v_func, v_func_optimizer=None,
+    )  # fmt: skip
+
+    def metrics(error: Any, stats: Mapping[str, Any]) -> dict[str, Any]:
+        q_loss, v_loss = stats["loss"], stats["v_func_loss"]
+        return {"critic_loss": q_loss + v_loss, "q_loss": q_loss, "v_loss": v_loss, "actor_loss": stats["policy_loss"]}
+
+    return Run(agent, networks(agent, value_func=v_func), metrics)
+
+
+def run_of_awac(optimizer: str) -> Run:
+    policy = parts(GaussianPolicy, squashes_samples=False, min_logstd=-6.0, max_logstd=0.0, has_common_std=True)
+    q_func = ensemble(2)
+    smaller = torch.optim.SGD if optimizer == "SGD" else functools.partial(torch.optim.Adam, eps=problem.EPS)
+    agent = agents.AWAC(
+        policy, q_func, None, smaller(policy.parameters(), lr=problem.LEARNING_RATE / 100),
+        optimizer_of(optimizer, q_func), None, ReplayBuffer(), problem.GAMMA,
+        n_action_samples=4, weight_type="softmax", next_policy=policy.squashed(),
+    )  # fmt: skip
+    return AWAC(agent, networks(agent, log_temp=Temperature()), losses_and_temperature)
+
+
+def run_of_crr(optimizer: str, n_critics: int = 1, **options: Any) -> Run:
+    policy, q_func = parts(GaussianPolicy, squashes_samples=False), ensemble(n_critics)
+    agent = agents.CRR(
+        policy, q_func, None, optimizer_of(optimizer, policy), optimizer_of(optimizer, q_func), None, ReplayBuffer(),
+        problem.GAMMA, advantage_critics="mean", **options,
+    )  # fmt: skip
+    copy_targets_by_interval(agent, 1000)
+    modules = networks(agent, targ_policy=agent.target_policy)
+    return Run(agent, modules, losses, target_update_interval=3)
+
+
+ANSWERS = Path("/tmp/g3/all.npz")
+RUNS: dict[str, Callable[[str], Run]] = {
+    "BC": run_of_bc,
+    "BC, stochastic": functools.partial(run_of_bc, stochastic=True),
+    "DiscreteBC": run_of_discrete_bc,
+    "IQL": run_of_iql,
+    "AWAC": run_of_awac,
+    "CRR": run_of_crr,
+    "CRR, binary": functools.partial(run_of_crr, n_critics=2, weight_type="binary", advantage_type="max"),
+}
+
+
+@pytest.mark.parametrize("optimizer", d3rlpy_runs.OPTIMIZERS)
+@pytest.mark.parametrize("case", RUNS)
+def test_ten_updates_are_those_of_d3rlpy(case: str, optimizer: str) -> None:
+    theirs = answer_of(ANSWERS, case, optimizer, 0)
+    ours = d3rlpy_runs.run(RUNS[case](optimizer), d3rlpy, 0, functools.partial(draws_of, theirs))
+    assert_same_run(ours, theirs)
