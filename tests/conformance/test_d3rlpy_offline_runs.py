@@ -18,9 +18,10 @@ from pfrl_like.algos.fitting.networks import copy_targets_by_interval
 from pfrl_like.batch import Batch
 from pfrl_like.d3rlpy import ActionSpace, Modules
 from pfrl_like.d3rlpy.models import MeanQFunctionFactory, VectorEncoderFactory
-from pfrl_like.d3rlpy.models.heads import ValueFunction, encoder_and_size
-from pfrl_like.d3rlpy.models.policies import CategoricalPolicy, DeterministicPolicy, GaussianPolicy
+from pfrl_like.d3rlpy.models.heads import Perturbation, ValueFunction, encoder_and_size
+from pfrl_like.d3rlpy.models.policies import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, conditional_vae
 from pfrl_like.d3rlpy.models.q_functions import critics
+from pfrl_like.explorers import Greedy
 from pfrl_like.q_functions import QFunctionEnsemble
 from pfrl_like.replay_buffers import ReplayBuffer
 
@@ -83,6 +84,11 @@ def losses_and_temperature(error: Any, stats: Mapping[str, Any]) -> dict[str, An
 
 def parts(kind: type[nn.Module], n_outputs: int = problem.ACTION_SIZE, **options: Any) -> Any:
     return kind(*encoder_and_size(ENCODER, SHAPE), n_outputs, **options)
+
+
+def perturbation() -> Perturbation:
+    size = problem.ACTION_SIZE
+    return Perturbation(*encoder_and_size(ENCODER, SHAPE, size), size, takes_action=True)
 
 
 class Temperature(nn.Module):
@@ -162,12 +168,69 @@ def run_of_crr(optimizer: str, n_critics: int = 1, **options: Any) -> Run:
     return Run(agent, modules, losses, target_update_interval=3)
 
 
+def with_imitator(error: Any, stats: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of an agent that imitates first."""
+    return ({"vae_loss": stats["imitator_loss"]} if "imitator_loss" in stats else {}) | (
+        losses(error, stats) if "policy_loss" in stats else {}
+    )
+
+
+def run_of_bcq(optimizer: str) -> Run:
+    policy, q_func = perturbation(), ensemble(2)
+    vae = conditional_vae(ENCODER, SHAPE, problem.ACTION_SIZE)
+    agent = agents.BCQ(
+        policy, q_func, None, optimizer_of(optimizer, policy), optimizer_of(optimizer, q_func), None, ReplayBuffer(),
+        problem.GAMMA, imitator=vae, imitator_optimizer=optimizer_of(optimizer, vae), n_action_samples=4,
+        imitates_first=True,
+    )  # fmt: skip
+    modules = networks(agent, targ_policy=agent.target_policy, vae_encoder=vae.encoder, vae_decoder=vae.decoder)
+    return Run(agent, modules, with_imitator)
+
+
+def run_of_plas(optimizer: str, perturbed: bool = False) -> Run:
+    policy, q_func, xi = parts(Perturbation, 2 * problem.ACTION_SIZE), ensemble(2), perturbation()
+    vae = conditional_vae(ENCODER, SHAPE, problem.ACTION_SIZE)
+    kind: Any = agents.PLASWithPerturbation if perturbed else agents.PLAS
+    actor = nn.ModuleList([policy, xi]) if perturbed else policy
+    agent = kind(
+        policy, q_func, None, optimizer_of(optimizer, actor), optimizer_of(optimizer, q_func), None, ReplayBuffer(),
+        problem.GAMMA, imitator=vae, imitator_optimizer=optimizer_of(optimizer, vae), rl_start_step=3,
+        **({"perturbation": xi} if perturbed else {}),
+    )  # fmt: skip
+    others = {"targ_policy": agent.target_policy, "vae_encoder": vae.encoder, "vae_decoder": vae.decoder}
+    others |= {"perturbation": xi, "targ_perturbation": agent.target_perturbation} if perturbed else {}
+    return Run(agent, networks(agent, **others), with_imitator)
+
+
+def run_of_discrete_bcq(optimizer: str) -> Run:
+    q_func = ensemble(1, discrete=True)
+    encoder: Any = q_func.members[0]._encoder
+    imitator = CategoricalPolicy(encoder, problem.HIDDEN[-1], problem.N_ACTIONS)
+    agent = agents.DiscreteBCQ(
+        q_func, optimizer_of(optimizer, nn.ModuleList([q_func, imitator])), ReplayBuffer(), problem.GAMMA, Greedy(),
+        imitator=imitator,
+    )  # fmt: skip
+    modules = {
+        "q_funcs": agent.model.members, "targ_q_funcs": agent.target_model.members, "imitator": agent.imitator
+    }  # fmt: skip
+
+    def metrics(error: Any, stats: Mapping[str, Any]) -> dict[str, Any]:
+        whole, imitation = stats["loss"], stats["imitator_loss"]
+        return {"loss": whole, "td_loss": whole - imitation, "imitator_loss": imitation}
+
+    return Run(agent, modules, metrics, discrete=True, target_update_interval=3)
+
+
 ANSWERS = Path("/tmp/g3/all.npz")
 RUNS: dict[str, Callable[[str], Run]] = {
     "BC": run_of_bc,
     "BC, stochastic": functools.partial(run_of_bc, stochastic=True),
     "DiscreteBC": run_of_discrete_bc,
     "IQL": run_of_iql,
+    "BCQ": run_of_bcq,
+    "DiscreteBCQ": run_of_discrete_bcq,
+    "PLAS": run_of_plas,
+    "PLASWithPerturbation": functools.partial(run_of_plas, perturbed=True),
     "AWAC": run_of_awac,
     "CRR": run_of_crr,
     "CRR, binary": functools.partial(run_of_crr, n_critics=2, weight_type="binary", advantage_type="max"),

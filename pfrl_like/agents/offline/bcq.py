@@ -1,5 +1,6 @@
 """Batch-Constrained deep Q-learning (Fujimoto et al. 2018, arXiv:1812.02900; discrete: arXiv:1910.01708)."""
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -139,6 +140,8 @@ class BCQ(OffPolicyActorCritic):
         action_flexibility: Factor of the perturbation, at least 0.
         beta: Weight of the KL divergence in the imitator's loss, at least 0.
         rl_start_step: Number of initial updates that train only the imitator. The attribute may be changed at any time.
+        imitates_first: True for the imitator's step before the steps of critics and policy, whose losses then use the
+            updated imitator, as in d3rlpy 2.8. False for the imitator's step after them.
         gpu: CUDA device index. None or a negative index means the CPU.
         replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update.
@@ -207,6 +210,7 @@ class BCQ(OffPolicyActorCritic):
         action_flexibility: float = 0.05,
         beta: float = 0.5,
         rl_start_step: float = 0,
+        imitates_first: bool = False,
         gpu: int | None = None,
         replay_start_size: int = 10000,
         minibatch_size: int = 256,
@@ -232,7 +236,7 @@ class BCQ(OffPolicyActorCritic):
         self.lam, self.action_flexibility = lam, action_flexibility
         check_numbers_in(self, lam=(0, 1), action_flexibility=(0, None))
         check_counts(n_action_samples=n_action_samples)
-        self.n_action_samples = n_action_samples
+        self.n_action_samples, self.imitates_first = n_action_samples, imitates_first
         imitation.store_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
         critics, optimizers = critics_and_optimizers(locals())
         super().__init__(
@@ -257,8 +261,8 @@ class BCQ(OffPolicyActorCritic):
 
         If `only_imitation` is True, minimise only the imitator's loss.
         """
-        result = None if only_imitation else super().update_step(batch, step, with_policy)
-        return imitation.step_imitator(self, batch, step, result)
+        learn = None if only_imitation else functools.partial(super().update_step, batch, step, with_policy)
+        return imitation.step_imitator(self, batch, step, learn)
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Check the imitator."""

@@ -1,5 +1,6 @@
 """Bootstrapping Error Accumulation Reduction (Kumar et al. 2019, arXiv:1906.00949)."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -128,6 +129,8 @@ class BEAR(SoftActorCritic):
         alpha_optimizer_lr: Learning rate of the Adam optimiser of alpha; None uses Adam's default.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
         rl_start_step: Number of initial updates that train only the imitator. The attribute may be changed at any time.
+        imitates_first: True for the imitator's step before the steps of critics and policy, whose losses then use the
+            updated imitator, as in d3rlpy 2.8. False for the imitator's step after them.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -197,6 +200,7 @@ class BEAR(SoftActorCritic):
         alpha_optimizer_lr: float | None = 1e-3,
         beta: float = 0.5,
         rl_start_step: float = 0,
+        imitates_first: bool = False,
     ) -> None:
         self.lam, self.mmd_sigma, self.mmd_kernel = lam, mmd_sigma, mmd_kernel
         check_numbers_in(self, lam=(0, 1))
@@ -206,7 +210,7 @@ class BEAR(SoftActorCritic):
         check_counts(least=2, n_mmd_action_samples=n_mmd_action_samples)
         self.n_action_samples, self.n_mmd_action_samples = n_action_samples, n_mmd_action_samples
         self.alpha_threshold, self.initial_alpha = alpha_threshold, initial_alpha
-        self.alpha_optimizer_lr = alpha_optimizer_lr
+        self.alpha_optimizer_lr, self.imitates_first = alpha_optimizer_lr, imitates_first
         imitation.store_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         self.acting_critic = self.critics[0]
@@ -226,8 +230,8 @@ class BEAR(SoftActorCritic):
 
         If `only_imitation` is True, minimise only the imitator's loss.
         """
-        result = None if only_imitation else super().update_step(batch, step, with_policy)
-        return imitation.step_imitator(self, batch, step, result)
+        learn = None if only_imitation else functools.partial(super().update_step, batch, step, with_policy)
+        return imitation.step_imitator(self, batch, step, learn)
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """Raise an error if the losses cannot be computed with the policy, the critics and the imitator."""

@@ -84,19 +84,23 @@ def store_imitator(
     agent._imitator_parts = {"imitator": imitator}, {"imitator_optimizer": optimizer}
 
 
-def step_imitator(agent: Any, batch: Batch, step: Step, critic_result: Update | None) -> Update:
+def step_imitator(agent: Any, batch: Batch, step: Step, learn: Callable[[], Update] | None) -> Update:
     """Minimise the imitator's loss, and return TD errors, [N], and statistics of the whole update.
 
     Args:
         agent: The agent.
         batch: Minibatch of features.
         step: Function called as `step(optimizer_name, loss)`. It makes a gradient step.
-        critic_result: TD errors and statistics of the updates of critics and policy. If None, only the imitator is
+        learn: Function that updates critics and policy, and returns TD errors and statistics. It runs before the
+            imitator's step, or after this step if `agent.imitates_first` is True. If None, only the imitator is
             trained, and the function returns the imitator's loss of each row instead of TD errors.
     """
+    result = None if learn is None or agent.imitates_first else learn()
     loss, error = imitation_loss(agent.imitator, batch, agent.beta, agent.batch_accumulator)
     step("imitator_optimizer", loss)
-    td_error, stats = critic_result or (error, {"loss": loss.detach()})
+    if learn is not None and agent.imitates_first:
+        result = learn()
+    td_error, stats = result or (error, {"loss": loss.detach()})
     return td_error, {**stats, "imitator_loss": loss.detach()}
 
 
