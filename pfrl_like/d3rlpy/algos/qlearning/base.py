@@ -53,6 +53,8 @@ class QLearningAlgoBase(LearnableBase):
     def inner_create_impl(self, observation_shape: Shape, action_size: int) -> None:
         self._impl = self.build(observation_shape, action_size)
         self._impl.modules.use_scaler(self.observation_scaler)
+        for network in self._impl.modules.get_torch_modules().values():
+            network.train()  # d3rlpy's targets sample quantiles and have dropout in updates, too
 
     def module_states(self) -> dict[str, Any]:
         states: dict[str, Any] = self._built.modules.state_dicts()
@@ -158,13 +160,19 @@ class QLearningAlgoBase(LearnableBase):
             batch = batch.replace(action=actions.transform(batch.action), next_action=following)
         if self.reward_scaler is not None:
             batch = batch.replace(reward=self.reward_scaler.transform(batch.reward))
-        _, statistics = agent.update(batch)
-        self.after_update(agent)
+        agent.optim_t = self._grad_step  # `set_grad_step` changes the phase of delayed updates
+        error, statistics = agent.update(batch)
         self._grad_step += 1
-        return {name: float(statistics[ours].mean()) for name, ours in self.metrics.items() if ours in statistics}
+        return self.report(error, statistics)
 
-    def after_update(self, agent: Any) -> None:
-        """Do what follows an update, for example copy the parameters to target networks. `grad_step` is its number."""
+    def report(self, error: torch.Tensor, statistics: Mapping[str, torch.Tensor]) -> dict[str, float]:
+        """Return metrics.
+
+        Args:
+            error: Errors of the rows, [N].
+            statistics: Statistics of the agent's update.
+        """
+        return {name: float(statistics[ours].mean()) for name, ours in self.metrics.items() if ours in statistics}
 
     def learn_from(self, dataset: ReplayBuffer) -> Callable[[], dict[str, float]]:
         """Sample a minibatch, and return a function that makes an update from it.

@@ -4,12 +4,31 @@ import dataclasses
 import itertools
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from pfrl_like.d3rlpy.models.q_functions import critics
+from pfrl_like.d3rlpy.models.q_functions import MeanQFunctionFactory, critics
 from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
 from pfrl_like.d3rlpy.torch_utility import Modules
+from pfrl_like.learning.lagrange import TemperatureHolder
 from pfrl_like.q_functions import QFunctionEnsemble
+
+
+class LogParameter(TemperatureHolder):
+    """A positive number, parametrised by its logarithm. The parameter has the name and the shape of d3rlpy 2's.
+
+    Args:
+        initial_log_temperature: Initial logarithm.
+    """
+
+    def __init__(self, initial_log_temperature: float = 0.0) -> None:
+        nn.Module.__init__(self)
+        self._parameter = nn.Parameter(torch.full((1, 1), initial_log_temperature, dtype=torch.float32))
+
+    @property
+    def log_temperature(self) -> Tensor:  # type: ignore[override]
+        """The logarithm, a scalar."""
+        return self._parameter.view(())
 
 
 class Parts(Modules):
@@ -74,7 +93,7 @@ def build_critics(config: Any, prefix: str, observation_shape: Any, action_size:
         discrete: True if actions are indices.
     """
     return critics(
-        config.q_func_factory, getattr(config, f"{prefix}encoder_factory"), observation_shape, action_size,
+        getattr(config, "q_func_factory", MeanQFunctionFactory()), getattr(config, f"{prefix}encoder_factory"), observation_shape, action_size,
         discrete=discrete, n_critics=config.n_critics, scaler=config.observation_scaler,
     )  # fmt: skip
 

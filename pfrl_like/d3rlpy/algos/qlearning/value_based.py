@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from pfrl_like import agents
-from pfrl_like.d3rlpy.algos.configs import DoubleDQNConfig, DQNConfig, NFQConfig
+from pfrl_like.d3rlpy.algos.configs import DiscreteCQLConfig, DoubleDQNConfig, DQNConfig, NFQConfig
 from pfrl_like.d3rlpy.algos.qlearning.base import QLearningAlgoBase
 from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation, Parts, build_critics
 from pfrl_like.d3rlpy.constants import ActionSpace
@@ -27,6 +27,7 @@ class DQN(QLearningAlgoBase, config_class=DQNConfig):
     """
 
     metrics = {"loss": "loss"}
+    arguments = {"target_update_interval": "target_update_interval"}
     critic_optimizer = "optim"
     agent_class: ClassVar[Any] = agents.DQN
 
@@ -40,14 +41,9 @@ class DQN(QLearningAlgoBase, config_class=DQNConfig):
         agent = self.agent_class(
             q_function, optim.optim, ReplayBuffer(None), explorer=Greedy(), clip_delta=True, **self.options()
         )
-        agent.target_model.train()  # d3rlpy's targets sample quantiles and have dropout in updates
+        agent.delays_first_update = False
         modules = Parts(q_funcs=agent.model.members, targ_q_funcs=agent.target_model.members, optim=optim)
         return Implementation(agent, modules)
-
-    def after_update(self, agent: Any) -> None:
-        """Copy the parameters to the target network after the updates 0, k, 2k, where k is the interval."""
-        if self._grad_step % getattr(self.config, "target_update_interval", 1) == 0:
-            agent.sync_target_network()
 
 
 class DoubleDQN(DQN, config_class=DoubleDQNConfig):
@@ -80,3 +76,26 @@ class NFQ(DQN, config_class=NFQConfig):
         ValueError: If the config has an `action_scaler`.
         TypeError: If `device` has the wrong type.
     """
+
+    arguments = {}
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "target_update_interval": 1}
+
+
+class DiscreteCQL(DoubleDQN, config_class=DiscreteCQLConfig):
+    """Conservative Q-Learning for discrete actions; the agent is a `pfrl_like.agents.DiscreteCQL`.
+
+    Args:
+        config: Config of the algorithm.
+        device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
+        enable_ddp: True to average gradients over the processes of PyTorch's default process group.
+        impl: Agent to use. If None, `create_impl` builds an agent.
+
+    Raises:
+        ValueError: If the config has an `action_scaler`.
+        TypeError: If `device` has the wrong type.
+    """
+
+    agent_class = agents.DiscreteCQL
+    arguments = {**DQN.arguments, "alpha": "conservative_weight"}
