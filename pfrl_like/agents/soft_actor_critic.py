@@ -321,7 +321,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         Every `policy_update_delay` updates, the policy and the temperature are updated, too.
         """
         self.update_q_func(batch)
-        if (self.optim_t + 1) % self.policy_update_delay == 0:
+        if (self.optim_t + self.delays_first_update) % self.policy_update_delay == 0:
             self.update_policy_and_temperature(batch)
         self.sync_target_network()
 

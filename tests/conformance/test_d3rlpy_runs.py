@@ -6,7 +6,6 @@ environment (`make peers`); `pytest -m peers` asks it anew, for five seeds.
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,15 +16,15 @@ import torch
 from numpy.typing import NDArray
 from peer_libraries import TESTS, answer, asks
 from peers import d3rlpy_runs, problem
-from torch import nn
+from torch import Tensor
 
 from pfrl_like import agents, d3rlpy
 from pfrl_like.batch import Batch
-from pfrl_like.d3rlpy import ActionSpace, Modules
+from pfrl_like.d3rlpy import ActionSpace
+from pfrl_like.d3rlpy.models.heads import encoder_and_size
+from pfrl_like.d3rlpy.models.policies import DeterministicPolicy
+from pfrl_like.d3rlpy.models.q_functions import critics
 from pfrl_like.explorers import Greedy
-from pfrl_like.nn import ConcatObsAndAction
-from pfrl_like.policies import DeterministicHead
-from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import ReplayBuffer
 
 Array = NDArray[Any]
@@ -68,99 +67,108 @@ def assert_same_run(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> N
 # Our side: agents, with the methods and modules that a run needs
 
 
-@dataclass
-class OfDQN(Modules):
-    q_funcs: nn.Module
-    targ_q_funcs: nn.Module
-
-
-@dataclass
-class OfTD3(Modules):
-    policy: nn.Module
-    targ_policy: nn.Module
-    q_funcs: nn.Module
-    targ_q_funcs: nn.Module
-
-
 class Run:
     """An agent as an algorithm of d3rlpy.
 
     Args:
         agent: The agent.
-        modules: Its networks by the names of d3rlpy.
-        action_space: Kind of its actions.
-        names: Our statistic for each metric of d3rlpy.
-        target_update_interval: Number of updates between copies of the target; the first update is followed by one.
+        modules: Names of its networks, by the names of d3rlpy.
+        names: Our statistic for each metric of d3rlpy, or a function from our statistics to the metric.
     """
 
-    def __init__(
-        self, agent: Any, modules: Modules, action_space: ActionSpace, names: Mapping[str, str],
-        target_update_interval: int = 0,
-    ) -> None:  # fmt: skip
-        self.agent, self.impl, self.names = agent, SimpleNamespace(modules=modules), names
-        self.get_action_type = lambda: action_space
-        self.interval, self.n_updates = target_update_interval, 0
+    def __init__(self, agent: Any, modules: Mapping[str, str], names: Mapping[str, Any]) -> None:
+        self.agent, self.names = agent, names
+        torch_modules = {name: getattr(agent, each) for name, each in modules.items()}
+        self.impl = SimpleNamespace(modules=SimpleNamespace(get_torch_modules=lambda: torch_modules))
+        self.discrete = isinstance(agent, agents.DQN)
+        self.get_action_type = lambda: ActionSpace.DISCRETE if self.discrete else ActionSpace.CONTINUOUS
+        agent.delays_first_update = False
+
+    def note(self, batch: Batch) -> dict[str, Tensor]:
+        """Statistics that are computed before the update."""
+        action = getattr(self.agent, "policy", None) and self.agent.policy(batch.obs).mode.detach()
+        return {} if self.discrete else {"distance": (action - batch.action).square()}
 
     def update(self, batch: Any) -> dict[str, float]:
         columns = {
             name: torch.as_tensor(column).double() for name, column in vars(batch).items() if name != "transitions"
         }
         actions = columns["actions"]
-        discrete = self.get_action_type() is ActionSpace.DISCRETE
-        _, stats = self.agent.update(
-            Batch(
-                columns["observations"], actions.flatten().long() if discrete else actions,
-                columns["rewards"].flatten(), columns["next_observations"],
-                problem.GAMMA * (1 - columns["terminals"].flatten()),
-            )
+        rewards_to_go = [torch.as_tensor(each.rewards_to_go).double().flatten() for each in batch.transitions]
+        rows = Batch(
+            columns["observations"], actions.flatten().long() if self.discrete else actions,
+            columns["rewards"].flatten(), columns["next_observations"],
+            problem.GAMMA * (1 - columns["terminals"].flatten()), next_action=columns["next_actions"],
+            returns=torch.stack([each @ problem.GAMMA ** torch.arange(float(len(each))) for each in rewards_to_go]),
         )  # fmt: skip
-        if self.interval and self.n_updates % self.interval == 0:
-            self.agent.sync_target_network()
-        self.n_updates += 1
-        return {theirs: float(stats[ours].mean()) for theirs, ours in self.names.items() if ours in stats}
+        noted = self.note(rows)
+        stats = noted | self.agent.update(rows)[1]
+        metrics = {
+            name: each(stats) if callable(each) else stats[each].mean()
+            for name, each in self.names.items()
+            if callable(each) or each in stats
+        }
+        with_policy = self.discrete or "policy_loss" in stats
+        return {name: float(metric) for name, metric in metrics.items() if with_policy or name != "bc_loss"}
 
 
-def network(n_inputs: int, n_outputs: int, *last: nn.Module) -> nn.Sequential:
-    first, second = problem.HIDDEN
-    layers = [nn.Linear(n_inputs, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(), nn.Linear(second, n_outputs)]
-    return nn.Sequential(*layers, *last)
-
-
-def optimizer_of(kind: str, module: nn.Module) -> torch.optim.Optimizer:
+def optimizer_of(kind: str, parameters: Any, lr: float = problem.LEARNING_RATE) -> torch.optim.Optimizer:
     if kind == "SGD":
-        return torch.optim.SGD(module.parameters(), lr=problem.LEARNING_RATE)
-    return torch.optim.Adam(module.parameters(), lr=problem.LEARNING_RATE, eps=problem.EPS)
+        return torch.optim.SGD(parameters, lr=lr)
+    return torch.optim.Adam(parameters, lr=lr, eps=problem.EPS)
 
 
-def run_of_dqn(kind: type[agents.DQN], optimizer: str) -> Run:
-    model = network(problem.OBS_SIZE, problem.N_ACTIONS, DiscreteActionValueHead())
-    agent = kind(model, optimizer_of(optimizer, model), ReplayBuffer(), problem.GAMMA, Greedy(), clip_delta=True)
-    modules = OfDQN(agent.model, agent.target_model)
-    return Run(agent, modules, ActionSpace.DISCRETE, {"loss": "loss"}, target_update_interval=3)
+ENCODER, SHAPE = d3rlpy.models.VectorEncoderFactory(hidden_units=problem.HIDDEN), (problem.OBS_SIZE,)
 
 
-def run_of_td3(optimizer: str) -> Run:
-    policy = network(problem.OBS_SIZE, problem.ACTION_SIZE, nn.Tanh(), DeterministicHead())
-    critics = [
-        nn.Sequential(ConcatObsAndAction(), network(problem.OBS_SIZE + problem.ACTION_SIZE, 1)) for _ in range(2)
-    ]
-    optimizers = [optimizer_of(optimizer, each) for each in (policy, *critics)]
-    agent = agents.TD3(policy, *critics, *optimizers, ReplayBuffer(), problem.GAMMA, Greedy())
-    agent.optim_t = 1  # so that the first update is one of the policy, as in d3rlpy
-    modules = OfTD3(agent.policy, agent.target_policy, *map(nn.ModuleList, (agent.critics, agent.target_critics)))
-    return Run(agent, modules, ActionSpace.CONTINUOUS, {"critic_loss": "loss", "actor_loss": "policy_loss"})
+def options_of(case: str) -> dict[str, Any]:
+    return d3rlpy_runs.CASES[case][1](d3rlpy)
 
 
-RUNS: dict[str, Callable[[str], Run]] = {
-    "DQN": functools.partial(run_of_dqn, agents.DQN),
-    "DoubleDQN": functools.partial(run_of_dqn, agents.DoubleDQN),
-    "TD3": run_of_td3,
+def critics_of(case: str, n_critics: int, discrete: bool = False) -> Any:
+    options = options_of(case)
+    factory = options.get("q_func_factory", d3rlpy.models.MeanQFunctionFactory())
+    size, n_critics = problem.N_ACTIONS if discrete else problem.ACTION_SIZE, options.get("n_critics", n_critics)
+    return critics(factory, ENCODER, SHAPE, size, discrete=discrete, n_critics=n_critics)
+
+
+def run_of_values(kind: Any, case: str, optimizer: str, **options: Any) -> Run:
+    model = critics_of(case, 1, discrete=True)
+    options["target_update_interval"] = 1 if case == "NFQ" else options_of(case).get("target_update_interval", 8000)
+    agent = kind(model, optimizer_of(optimizer, model.parameters()), ReplayBuffer(), problem.GAMMA, Greedy(), **options)
+    return Run(agent, {"q_funcs": "model", "targ_q_funcs": "target_model"}, {"loss": "loss"})
+
+
+def run_of_td3(kind: Any, case: str, optimizer: str, n_critics: int = 2, distance: Any = None, **options: Any) -> Run:
+    policy = DeterministicPolicy(*encoder_and_size(ENCODER, SHAPE), problem.ACTION_SIZE)
+    q_func = critics_of(case, n_critics)
+    optimizers = [optimizer_of(optimizer, each.parameters()) for each in (policy, q_func)]
+    agent = kind(policy, q_func, None, *optimizers, None, ReplayBuffer(), problem.GAMMA, Greedy(), **options)
+    modules = {
+        "policy": "policy", "targ_policy": "target_policy", "q_funcs": "q_func1", "targ_q_funcs": "target_q_func1"
+    }  # fmt: skip
+    more = {} if distance is None else {"bc_loss": lambda stats: distance(stats["distance"])}
+    return Run(agent, modules, {"critic_loss": "loss", "actor_loss": "policy_loss"} | more)
+
+
+RUNS: dict[str, Callable[[str, str], Run]] = {
+    "DQN": functools.partial(run_of_values, agents.DQN),
+    "DQN, two critics": functools.partial(run_of_values, agents.DQN),
+    "DQN, quantiles": functools.partial(run_of_values, agents.DQN),
+    "DoubleDQN": functools.partial(run_of_values, agents.DoubleDQN),
+    "NFQ": functools.partial(run_of_values, agents.DQN),
+    "DDPG": functools.partial(
+        run_of_td3, agents.TD3, n_critics=1, policy_update_delay=1, target_policy_smoothing_func=torch.clone
+    ),
+    "TD3": functools.partial(run_of_td3, agents.TD3),
+    "TD3PlusBC": functools.partial(run_of_td3, agents.TD3PlusBC, distance=torch.mean),
+    "ReBRAC": functools.partial(run_of_td3, agents.ReBRAC, distance=lambda each: each.sum(1).mean()),
 }
 
 
 def assert_runs_equal(path: Path, case: str, optimizer: str, seed: int) -> None:
     theirs = answer_of(path, case, optimizer, seed)
-    ours = d3rlpy_runs.run(RUNS[case](optimizer), d3rlpy, seed, functools.partial(draws_of, theirs))
+    ours = d3rlpy_runs.run(RUNS[case](case, optimizer), d3rlpy, seed, functools.partial(draws_of, theirs))
     assert_same_run(ours, theirs)
 
 
@@ -172,7 +180,7 @@ def test_ten_updates_are_those_of_d3rlpy(case: str, optimizer: str) -> None:
 
 def test_another_loss_is_told_apart() -> None:
     theirs = answer_of(ANSWERS, "DQN", "SGD", 0)
-    ours = d3rlpy_runs.run(RUNS["DoubleDQN"]("SGD"), d3rlpy, 0, functools.partial(draws_of, theirs))
+    ours = d3rlpy_runs.run(RUNS["DoubleDQN"]("DQN", "SGD"), d3rlpy, 0, functools.partial(draws_of, theirs))
     with pytest.raises(AssertionError):
         assert_same_run(ours, theirs)
 
