@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pfrl_like.agents.offline import imitation
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.agents.soft_actor_critic import soft_next_value, soft_reward
 from pfrl_like.batch import Batch
+from pfrl_like.distributions import DeltaVector
 from pfrl_like.functions.losses import exponential_weight
 from pfrl_like.learning.compatibility.arguments import arguments_for, check_pairs
 from pfrl_like.learning.compatibility.parts import check_positive
@@ -25,7 +27,7 @@ from pfrl_like.learning.critics import (
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts
-from pfrl_like.utils.contexts import evaluation_mode
+from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 
 #: Function called as `pool(values, 0)`. It reduces the values of n sampled actions, [n, N], to one value per row, [N].
 Pool = Callable[[Tensor, int], Tensor]
@@ -304,6 +306,8 @@ class CRR(AdvantageWeightedActorCritic):
         resample_actions: bool = False,
     ) -> None:
         check_choice("advantage_critics", advantage_critics, tuple(COMBINATIONS))
+        if resample_actions and recurrent:
+            raise ValueError("resample_actions is True, which needs recurrent=False, but recurrent is True")
         self.advantage_critics, self.resample_actions = advantage_critics, resample_actions
         check_choice("advantage_type", advantage_type, tuple(REDUCTIONS))
         check_choice("weight_type", weight_type, ("exp", "binary"))
@@ -312,6 +316,23 @@ class CRR(AdvantageWeightedActorCritic):
         check_positive(self, "beta", "max_weight")
         check_counts(n_action_samples=n_action_samples)
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
+        if resample_actions:
+            self._acting_attributes = (*self._acting_attributes, *self.critic_arguments)
+
+    def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
+        """Return the mode of the policy, or one of `n_action_samples` actions if `resample_actions`, [k, A].
+
+        Also return the distribution of these actions.
+        """
+        if not self.resample_actions:
+            return super().greedy_actions(obs, action_mask, active)
+        drawn = imitation.select_for_active(self._resample, obs, active)
+        return drawn.mode, drawn
+
+    def _resample(self, obs: Any) -> DeltaVector:
+        actions = imitation.sample_per_state(self._distribution(obs, None, None), self.n_action_samples)
+        with evaluation_mode_of_all(*self.critics):
+            return imitation.resample(self.critics, obs, actions)
 
     def _weight(self, batch: Batch) -> Tensor:
         """Return the weight of each recorded action, [N]. `weight_type` selects the formula."""

@@ -12,7 +12,6 @@ from pfrl_like.agents.offline import imitation
 from pfrl_like.agents.offline.bc import Update
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
-from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
@@ -47,16 +46,6 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
     distribution = distribution_of(policy, batch, next=True)
     value, best = imitation.best_next_value(target_critics, batch, distribution.sample((n,)), lam)
     return value, distribution.log_prob(best)
-
-
-def sample_per_state(distribution: Any, n: int) -> Tensor:
-    """Sample n actions in each of N states, [n, N, A].
-
-    The generator draws all n samples of the first state, then all samples of the second state, and so on.
-    """
-    rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
-    samples: Tensor = rows.sample()
-    return samples.reshape(-1, n, *samples.shape[1:]).transpose(0, 1)
 
 
 @constructor_only("imitator_optimizer", "initial_alpha", "alpha_holder", "alpha_optimizer")
@@ -249,7 +238,7 @@ class BEAR(SoftActorCritic):
         return best.mode, best
 
     def _best_sample(self, obs: Any) -> imitation.ChosenAction:
-        actions = sample_per_state(self._distribution(obs, None, None), self.n_action_samples)
+        actions = imitation.sample_per_state(self._distribution(obs, None, None), self.n_action_samples)
         with evaluation_mode(self.acting_critic):
             return imitation.select_best(self.acting_critic, obs, actions)
 

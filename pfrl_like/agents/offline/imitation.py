@@ -12,12 +12,12 @@ from torch.distributions import Distribution
 from pfrl_like.action_value import soft_min_of
 from pfrl_like.agents.offline.bc import Update, bc_loss
 from pfrl_like.batch import Batch, map_nested
-from pfrl_like.distributions import DeltaVector
+from pfrl_like.distributions import DeltaVector, parameters_of, with_parameters
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.acting import scatter_rows
 from pfrl_like.learning.compatibility.dry_run import dry_run_output, name_in_errors
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
-from pfrl_like.learning.critics import mean_value, value_of, values_of_actions
+from pfrl_like.learning.critics import average, mean_value, value_of, values_of_actions
 from pfrl_like.learning.model_outputs import obs_in_errors
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
@@ -186,6 +186,29 @@ def select_best(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
     """Select the action with the highest value in each of N states. `actions` are M actions per state, [M, N, A]."""
     score = functools.partial(_value, critic)
     return ChosenAction(best_actions(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
+
+
+def sample_per_state(distribution: Any, n: int) -> Tensor:
+    """Sample n actions in each of N states, [n, N, A].
+
+    The generator draws all n samples of the first state, then all samples of the second state, and so on.
+    """
+    rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
+    samples: Tensor = rows.sample()
+    return samples.reshape(-1, n, *samples.shape[1:]).transpose(0, 1)
+
+
+def resample(critics: Sequence[Any], obs: Any, actions: Tensor) -> DeltaVector:
+    """Draw one of M actions in each of N states, with the probabilities softmax(Q) (arXiv:2006.15134, section 3.3).
+
+    Args:
+        critics: Critics. Q is the mean of their values.
+        obs: Features of N observations.
+        actions: M actions per state, [M, N, A].
+    """
+    q = average([apply_in_chunks(functools.partial(_value, critic), obs, actions) for critic in critics])
+    index = q.T.softmax(1).multinomial(1).squeeze(1)
+    return DeltaVector(actions[index, torch.arange(len(index), device=index.device)])
 
 
 def select_for_active(select: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:

@@ -122,8 +122,8 @@ def store_value(
     check_positive(agent, "expectile", "beta", "max_weight")
     if expectile >= 1:
         raise ValueError(f"expectile is {expectile!r}, expected a number between 0 and 1")
-    agent.v_func_optimizer = optimizer
     if optimizer is None:
+        agent.v_func_optimizer = None
         check_pairs({"v_func": v_func}, {"q_func1_optimizer": q_func1_optimizer})
     agent._value_parts = {"v_func": v_func}, {} if optimizer is None else {"v_func_optimizer": optimizer}
 
