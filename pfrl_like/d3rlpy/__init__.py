@@ -24,8 +24,8 @@ from pfrl_like.d3rlpy.torch_utility import Modules, TorchMiniBatch, seed
 
 __all__ = [
     "ActionSpace", "LoggingStrategy", "Modules", "PositionEncodingType", "TorchMiniBatch", "__version__", "algos",
-    "base", "constants", "dataset", "datasets", "distributed", "envs", "interface", "load_learnable", "logging", "metrics", "models",
-    "notebook_utils", "ope", "optimizers", "preprocessing", "seed", "types",
+    "base", "constants", "dataset", "datasets", "distributed", "envs", "interface", "load_learnable", "logging",
+    "metrics", "models", "notebook_utils", "ope", "optimizers", "preprocessing", "seed", "types",
 ]  # fmt: skip
 
 #: Release of d3rlpy whose interface this is. Files carry it.

@@ -31,6 +31,7 @@ from pfrl_like.utils.checks import check_choice
 
 class ActorCritic(QLearningAlgoBase):
     """Base class of algorithms with a policy and critics.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
@@ -61,7 +62,10 @@ class ActorCritic(QLearningAlgoBase):
         others = self.other_networks(observation_shape)
         for network in (policy, q_func, *others.values()):
             network.to(self._device)
-        actor_optim, critic_optim = self.optimizer("actor_", policy), self.optimizer("critic_", q_func, *others.values())
+        actor_optim, critic_optim = (
+            self.optimizer("actor_", policy),
+            self.optimizer("critic_", q_func, *others.values()),
+        )
         agent = self.agent_class(
             policy, q_func, None, actor_optim.optim, critic_optim.optim, None, ReplayBuffer(None),
             **self.options(), **self.agent_options(policy, others),
@@ -96,6 +100,7 @@ class ActorCritic(QLearningAlgoBase):
 
 class TD3(ActorCritic, config_class=TD3Config):
     """Twin Delayed Deep Deterministic Policy Gradient; the agent is a `pfrl_like.agents.TD3`.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
@@ -130,6 +135,7 @@ def unchanged(action: Tensor) -> Tensor:
 
 class DDPG(ActorCritic, config_class=DDPGConfig):
     """Deep Deterministic Policy Gradient. The agent is a `pfrl_like.agents.TD3` without noise and without delay.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
@@ -151,6 +157,7 @@ class DDPG(ActorCritic, config_class=DDPGConfig):
 
 class TD3PlusBC(TD3, config_class=TD3PlusBCConfig):
     """TD3 with behavioural cloning; the agent is a `pfrl_like.agents.TD3PlusBC`.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
@@ -169,6 +176,7 @@ class TD3PlusBC(TD3, config_class=TD3PlusBCConfig):
 
 class ReBRAC(TD3, config_class=ReBRACConfig):
     """TD3 whose policy and targets stay near recorded actions; the agent is a `pfrl_like.agents.ReBRAC`.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
@@ -187,6 +195,7 @@ class ReBRAC(TD3, config_class=ReBRACConfig):
 
 class IQL(ActorCritic, config_class=IQLConfig):
     """Implicit Q-Learning; the agent is a `pfrl_like.agents.IQL` with one optimiser of critics and value function.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
@@ -218,6 +227,7 @@ class IQL(ActorCritic, config_class=IQLConfig):
 
 class AWAC(ActorCritic, config_class=AWACConfig):
     """Advantage-Weighted Actor-Critic; the agent is a `pfrl_like.agents.AWAC` with softmax weights.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
@@ -246,6 +256,7 @@ class AWAC(ActorCritic, config_class=AWACConfig):
 
 class CRR(ActorCritic, config_class=CRRConfig):
     """Critic Regularized Regression; the agent is a `pfrl_like.agents.CRR`. d3rlpy ignores `update_actor_interval`.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +21,7 @@ from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation, Shape
 from pfrl_like.errors import NotFittedError
 from pfrl_like.utils.contexts import evaluating
 
+_FILES = FileAdapterFactory()
 #: Function called as (algorithm, epoch, number of steps).
 StepCallback = Callable[[Any, int, int], Any]
 
@@ -196,7 +198,7 @@ class QLearningAlgoBase(LearnableBase):
         with_timestamp: bool = True,
         logging_steps: int = 500,
         logging_strategy: LoggingStrategy = LoggingStrategy.EPOCH,
-        logger_adapter: LoggerAdapterFactory = FileAdapterFactory(),
+        logger_adapter: LoggerAdapterFactory = _FILES,
         show_progress: bool = True,
         save_interval: int = 1,
         evaluators: Mapping[str, Any] | None = None,
@@ -237,7 +239,7 @@ class QLearningAlgoBase(LearnableBase):
         logging_strategy: LoggingStrategy = LoggingStrategy.EPOCH,
         experiment_name: str | None = None,
         with_timestamp: bool = True,
-        logger_adapter: LoggerAdapterFactory = FileAdapterFactory(),
+        logger_adapter: LoggerAdapterFactory = _FILES,
         show_progress: bool = True,
         save_interval: int = 1,
         evaluators: Mapping[str, Any] | None = None,
@@ -249,8 +251,7 @@ class QLearningAlgoBase(LearnableBase):
         Yields:
             The number of the epoch, from 1, and its metrics.
         """
-        options = {name: value for name, value in locals().items() if name not in ("self", "dataset")}
-        return offline.epochs(self, dataset, **options)
+        return offline.epochs(self, dataset, SimpleNamespace(**locals()))
 
     def fit_online(
         self,
@@ -271,7 +272,7 @@ class QLearningAlgoBase(LearnableBase):
         with_timestamp: bool = True,
         logging_steps: int = 500,
         logging_strategy: LoggingStrategy = LoggingStrategy.EPOCH,
-        logger_adapter: LoggerAdapterFactory = FileAdapterFactory(),
+        logger_adapter: LoggerAdapterFactory = _FILES,
         show_progress: bool = True,
         callback: StepCallback | None = None,
     ) -> None:
@@ -304,8 +305,7 @@ class QLearningAlgoBase(LearnableBase):
             ActionKindError: If the environment has another kind of actions than the algorithm.
             NonFiniteError: If a loss is NaN or infinite.
         """
-        options = {name: value for name, value in locals().items() if name not in ("self", "env")}
-        online.train(self, env, **options)
+        online.train(self, env, SimpleNamespace(**locals()))
 
     def collect(
         self,
@@ -355,7 +355,8 @@ class QLearningAlgoBase(LearnableBase):
 
     def copy_q_function_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the parameters of the Q-functions of another algorithm. The errors are those of `copy_policy_from`."""
-        self._copy(algo, *("q_funcs" if each.critic_optimizer else "" for each in (self, algo)), "Q-function")
+        own, other = ("q_funcs" if each.critic_optimizer else "" for each in (self, algo))
+        self._copy(algo, own, other, "Q-function")
 
     def copy_q_function_optim_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the state of the critics' optimiser of another algorithm. The errors are those of `copy_policy_from`."""
@@ -437,4 +438,3 @@ class QLearningAlgoBase(LearnableBase):
             advice = "call fit, fit_online, build_with_dataset or build_with_env first"
             raise NotFittedError(f"{type(self).__name__} has no networks: {advice}")
         return self._impl
-

@@ -19,6 +19,7 @@ from pfrl_like.utils.checks import check_choice
 
 class BC(QLearningAlgoBase, config_class=BCConfig):
     """Behavioural cloning; the agent is a `pfrl_like.agents.BC`.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
@@ -43,7 +44,8 @@ class BC(QLearningAlgoBase, config_class=BCConfig):
         options = self.options() | self._loss_options()
         del options["gamma"]
         return Implementation(
-            self.agent_class(imitator, optim.optim, ReplayBuffer(None), **options), Parts(optim=optim, imitator=imitator)
+            self.agent_class(imitator, optim.optim, ReplayBuffer(None), **options),
+            Parts(optim=optim, imitator=imitator),
         )
 
     def _imitator(self, observation_shape: Shape, action_size: int) -> Any:
@@ -59,6 +61,7 @@ class BC(QLearningAlgoBase, config_class=BCConfig):
 
 class DiscreteBC(BC, config_class=DiscreteBCConfig):
     """Behavioural cloning of discrete actions; the agent is a `pfrl_like.agents.DiscreteBC`.
+
     Args:
         config: Config of the algorithm.
         device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pfrl_like.algos.fitting.epochs import progress_callbacks
@@ -27,8 +27,9 @@ def check_kind(algo: Any, discrete: bool, name: str) -> None:
     """
     kind = ActionSpace.DISCRETE if discrete else ActionSpace.CONTINUOUS
     if algo.get_action_type() not in (kind, ActionSpace.BOTH):
-        got = f"{name} has {kind.name.lower()} actions, but {type(algo).__name__} has {algo.get_action_type().name.lower()} ones"
-        raise ActionKindError(f"{got}: choose an algorithm for {kind.name.lower()} actions")
+        own, needed = algo.get_action_type().name.lower(), kind.name.lower()
+        text = f"{name} has {needed} actions, but {type(algo).__name__} has {own} ones"
+        raise ActionKindError(f"{text}: choose an algorithm for {needed} actions")
 
 
 def scalers_to_fit(algo: Any) -> list[Any]:
@@ -66,65 +67,71 @@ class Updates:
             self.logger.add_metric(name, value)
 
 
-def epochs(
-    algo: Any,
-    dataset: Any,
-    n_steps: int,
-    n_steps_per_epoch: int,
-    logging_steps: int,
-    logging_strategy: LoggingStrategy,
-    experiment_name: str | None,
-    with_timestamp: bool,
-    logger_adapter: Any,
-    show_progress: bool,
-    save_interval: int,
-    evaluators: Mapping[str, Any] | None,
-    callback: Any,
-    epoch_callback: Any,
-) -> Iterator[tuple[int, dict[str, float]]]:
-    """Train for one epoch per item. The arguments are those of `fit` of an algorithm.
+def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str, float]]]:
+    """Train for one epoch per item.
+
+    Args:
+        algo: The algorithm.
+        dataset: The dataset.
+        given: Other arguments of `fit` as attributes.
 
     Yields:
         The number of the epoch, from 1, and its metrics.
     """
-    check_counts(n_steps=n_steps, n_steps_per_epoch=n_steps_per_epoch)
-    check_counts(logging_steps=logging_steps, save_interval=save_interval)
+    n_steps, per_epoch = given.n_steps, given.n_steps_per_epoch
+    check_counts(n_steps=n_steps, n_steps_per_epoch=per_epoch)
     if isinstance(dataset, LibraryDataset):
         dataset = from_library_dataset(dataset)
     check_kind(algo, dataset.dataset_info.action_space == ActionSpace.DISCRETE, "dataset")
-    if n_steps < n_steps_per_epoch:
-        text = f"n_steps is {n_steps}, less than n_steps_per_epoch, {n_steps_per_epoch}: fit makes no update"
+    if n_steps < per_epoch:
+        text = f"n_steps is {n_steps}, less than n_steps_per_epoch, {per_epoch}: fit makes no update"
         warnings.warn(f"{text}; reduce n_steps_per_epoch", UserWarning, stacklevel=levels_to_the_caller())
     for scaler in scalers_to_fit(algo):
         scaler.fit_with_transition_picker(dataset.episodes, dataset.transition_picker)
     if algo.impl is None:
         algo.build_with_dataset(dataset)
-    name = experiment_name or type(algo).__name__
-    logger = D3RLPyLogger(algo, logger_adapter, name, n_steps_per_epoch, with_timestamp)
-    logger.add_params(algo._config_with_shape().serialize_to_dict())
-    by_steps = LoggingStrategy(logging_strategy) is LoggingStrategy.STEPS
+    logger = open_log(algo, given, type(algo).__name__)
+    by_steps = LoggingStrategy(given.logging_strategy) is LoggingStrategy.STEPS
     metrics: dict[str, float] = {}
 
     def log(clock: Clock) -> None:
-        if by_steps and clock.t % logging_steps == 0:
+        if by_steps and clock.t % given.logging_steps == 0:
             metrics.update(logger.commit(epoch, clock.t))
-        if callback is not None:
-            callback(algo, epoch, clock.t)
+        if given.callback is not None:
+            given.callback(algo, epoch, clock.t)
 
     with contextlib.closing(logger), learners(algo):
-        for epoch in range(1, n_steps // n_steps_per_epoch + 1):
-            clock = Clock(epoch * n_steps_per_epoch, (epoch - 1) * n_steps_per_epoch)
+        for epoch in range(1, n_steps // per_epoch + 1):
+            clock = Clock(epoch * per_epoch, (epoch - 1) * per_epoch)
             metrics = {}
-            train(Updates(algo, dataset, logger), clock, [log], show_progress)
-            if epoch_callback is not None:
-                epoch_callback(algo, epoch, clock.t)
-            for name, evaluator in (evaluators or {}).items():
+            train(Updates(algo, dataset, logger), clock, [log], given.show_progress)
+            if given.epoch_callback is not None:
+                given.epoch_callback(algo, epoch, clock.t)
+            for name, evaluator in (given.evaluators or {}).items():
                 logger.add_metric(name, evaluator(algo, dataset))
             if not by_steps:
                 metrics = logger.commit(epoch, clock.t)
-            if epoch % save_interval == 0:
+            if epoch % given.save_interval == 0:
                 logger.save_model(clock.t, algo)
             yield epoch, metrics
+
+
+def open_log(algo: Any, given: Any, name: str) -> D3RLPyLogger:
+    """Return the log of a training, with the parameters of the algorithm.
+
+    Args:
+        algo: The algorithm.
+        given: Arguments of `fit` or `fit_online` as attributes.
+        name: Name of the training if `experiment_name` is None.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
+    check_counts(logging_steps=given.logging_steps, save_interval=given.save_interval)
+    name = given.experiment_name or name
+    logger = D3RLPyLogger(algo, given.logger_adapter, name, given.n_steps_per_epoch, given.with_timestamp)
+    logger.add_params(algo._config_with_shape().serialize_to_dict())
+    return logger
 
 
 def learners(algo: Any) -> Any:

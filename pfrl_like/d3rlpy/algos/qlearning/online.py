@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.d3rlpy.algos.qlearning.offline import Updates, check_kind, learners, scalers_to_fit
+from pfrl_like.d3rlpy.algos.qlearning.offline import Updates, check_kind, learners, open_log, scalers_to_fit
 from pfrl_like.d3rlpy.algos.qlearning.offline import train as run_with_progress
 from pfrl_like.d3rlpy.constants import LoggingStrategy
 from pfrl_like.d3rlpy.dataset import ReplayBuffer, create_fifo_replay_buffer
@@ -68,64 +68,46 @@ class EnvironmentSteps:
         return (self.algo.sample_action(x) if self.explorer is None else self.explorer.sample(self.algo, x, step))[0]
 
 
-def train(
-    algo: Any,
-    env: GymEnv,
-    buffer: ReplayBuffer | None,
-    explorer: Any,
-    n_steps: int,
-    n_steps_per_epoch: int,
-    update_interval: int,
-    n_updates: int,
-    update_start_step: int,
-    random_steps: int,
-    eval_env: GymEnv | None,
-    eval_epsilon: float,
-    eval_n_trials: int,
-    save_interval: int,
-    experiment_name: str | None,
-    with_timestamp: bool,
-    logging_steps: int,
-    logging_strategy: LoggingStrategy,
-    logger_adapter: Any,
-    show_progress: bool,
-    callback: Any,
-) -> None:
-    """Train in an environment. The arguments are those of `fit_online` of an algorithm."""
-    check_counts(n_steps=n_steps, n_steps_per_epoch=n_steps_per_epoch, update_interval=update_interval)
-    check_counts(logging_steps=logging_steps, save_interval=save_interval)
-    buffer = _prepared(algo, env, buffer)
-    name = experiment_name or f"{type(algo).__name__}_online"
-    logger = D3RLPyLogger(algo, logger_adapter, name, n_steps_per_epoch, with_timestamp)
-    logger.add_params(algo._config_with_shape().serialize_to_dict())
+def train(algo: Any, env: GymEnv, given: Any) -> None:
+    """Train in an environment.
+
+    Args:
+        algo: The algorithm.
+        env: The environment.
+        given: Other arguments of `fit_online` as attributes.
+    """
+    per_epoch, interval = given.n_steps_per_epoch, given.update_interval
+    check_counts(n_steps=given.n_steps, n_steps_per_epoch=per_epoch, update_interval=interval)
+    buffer = _prepared(algo, env, given.buffer)
+    logger = open_log(algo, given, f"{type(algo).__name__}_online")
     updates = Updates(algo, buffer, logger)
-    by_steps = LoggingStrategy(logging_strategy) is LoggingStrategy.STEPS
+    by_steps = LoggingStrategy(given.logging_strategy) is LoggingStrategy.STEPS
 
     def learn(clock: Clock) -> None:
-        if clock.t <= update_start_step or buffer.transition_count <= algo.batch_size or clock.t % update_interval:
+        if clock.t <= given.update_start_step or buffer.transition_count <= algo.batch_size or clock.t % interval:
             return
-        for _ in range(n_updates):
+        for _ in range(given.n_updates):
             updates.update()
-        if by_steps and clock.t % logging_steps == 0:
-            logger.commit(clock.t // n_steps_per_epoch, clock.t)
+        if by_steps and clock.t % given.logging_steps == 0:
+            logger.commit(clock.t // per_epoch, clock.t)
 
     def end_step(clock: Clock) -> None:
-        epoch = clock.t // n_steps_per_epoch
-        if callback is not None:
-            callback(algo, epoch, clock.t)
-        if clock.t % n_steps_per_epoch:
+        epoch = clock.t // per_epoch
+        if given.callback is not None:
+            given.callback(algo, epoch, clock.t)
+        if clock.t % per_epoch:
             return
-        if eval_env is not None:
-            score = evaluate_qlearning_with_environment(algo, eval_env, eval_n_trials, eval_epsilon)
+        if given.eval_env is not None:
+            score = evaluate_qlearning_with_environment(algo, given.eval_env, given.eval_n_trials, given.eval_epsilon)
             logger.add_metric("evaluation", score)
-        if epoch % save_interval == 0:
+        if epoch % given.save_interval == 0:
             logger.save_model(clock.t, algo)
         if not by_steps:
             logger.commit(epoch, clock.t)
 
     with contextlib.closing(logger), learners(algo):
-        steps = EnvironmentSteps(algo, env, buffer, logger, explorer, random_steps=random_steps)
-        run_with_progress(steps, Clock(n_steps), [learn, end_step], show_progress)
+        steps = EnvironmentSteps(algo, env, buffer, logger, given.explorer, random_steps=given.random_steps)
+        run_with_progress(steps, Clock(given.n_steps), [learn, end_step], given.show_progress)
         buffer.clip_episode(False)
 
 

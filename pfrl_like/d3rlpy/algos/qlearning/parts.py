@@ -92,8 +92,9 @@ def build_critics(config: Any, prefix: str, observation_shape: Any, action_size:
         action_size: Number of discrete actions, or size of an action vector.
         discrete: True if actions are indices.
     """
+    factory = getattr(config, "q_func_factory", MeanQFunctionFactory())  # IQL has no such field
     return critics(
-        getattr(config, "q_func_factory", MeanQFunctionFactory()), getattr(config, f"{prefix}encoder_factory"), observation_shape, action_size,
+        factory, getattr(config, f"{prefix}encoder_factory"), observation_shape, action_size,
         discrete=discrete, n_critics=config.n_critics, scaler=config.observation_scaler,
     )  # fmt: skip
 
