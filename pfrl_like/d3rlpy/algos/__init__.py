@@ -29,7 +29,28 @@ from pfrl_like.d3rlpy.algos.configs import (
     TD3PlusBCConfig,
 )
 from pfrl_like.d3rlpy.algos.explorers import ConstantEpsilonGreedy, Explorer, LinearDecayEpsilonGreedy, NormalNoise
-from pfrl_like.d3rlpy.algos.qlearning import DQN, NFQ, DoubleDQN, QLearningAlgoBase
+from pfrl_like.d3rlpy.algos.qlearning import (
+    AWAC,
+    BC,
+    BCQ,
+    CRR,
+    DDPG,
+    DQN,
+    IQL,
+    NFQ,
+    PLAS,
+    TD3,
+    DiscreteBC,
+    DiscreteBCQ,
+    DiscreteCQL,
+    DiscreteRandomPolicy,
+    DoubleDQN,
+    PLASWithPerturbation,
+    QLearningAlgoBase,
+    RandomPolicy,
+    ReBRAC,
+    TD3PlusBC,
+)
 from pfrl_like.d3rlpy.algos.stateful_transformer import (
     GreedyTransformerActionSampler,
     IdentityTransformerActionSampler,
@@ -40,12 +61,14 @@ from pfrl_like.d3rlpy.algos.stateful_transformer import (
 )
 
 __all__ = [
-    "DQN", "DoubleDQN", "NFQ", "QLearningAlgoBase",
-    "AWACConfig", "BCConfig", "BCQConfig", "BEARConfig", "CQLConfig", "CRRConfig", "CalQLConfig",
-    "ConstantEpsilonGreedy", "DDPGConfig", "DQNConfig", "DecisionTransformerConfig", "DiscreteBCConfig",
-    "DiscreteBCQConfig", "DiscreteCQLConfig", "DiscreteDecisionTransformerConfig", "DiscreteRandomPolicyConfig",
-    "DiscreteSACConfig", "DoubleDQNConfig", "Explorer", "GreedyTransformerActionSampler", "IQLConfig",
-    "IdentityTransformerActionSampler", "LinearDecayEpsilonGreedy", "NFQConfig", "NormalNoise", "PLASConfig",
-    "PLASWithPerturbationConfig", "RandomPolicyConfig", "ReBRACConfig", "SACConfig", "SoftmaxTransformerActionSampler",
-    "StatefulTransformerWrapper", "TD3Config", "TD3PlusBCConfig", "TransformerActionSampler", "TransformerInput",
+    "AWAC", "AWACConfig", "BC", "BCConfig", "BCQ", "BCQConfig", "BEARConfig", "CQLConfig", "CRR", "CRRConfig",
+    "CalQLConfig", "ConstantEpsilonGreedy", "DDPG", "DDPGConfig", "DQN", "DQNConfig", "DecisionTransformerConfig",
+    "DiscreteBC", "DiscreteBCConfig", "DiscreteBCQ", "DiscreteBCQConfig", "DiscreteCQL", "DiscreteCQLConfig",
+    "DiscreteDecisionTransformerConfig", "DiscreteRandomPolicy", "DiscreteRandomPolicyConfig", "DiscreteSACConfig",
+    "DoubleDQN", "DoubleDQNConfig", "Explorer", "GreedyTransformerActionSampler", "IQL", "IQLConfig",
+    "IdentityTransformerActionSampler", "LinearDecayEpsilonGreedy", "NFQ", "NFQConfig", "NormalNoise", "PLAS",
+    "PLASConfig", "PLASWithPerturbation", "PLASWithPerturbationConfig", "QLearningAlgoBase", "RandomPolicy",
+    "RandomPolicyConfig", "ReBRAC", "ReBRACConfig", "SACConfig", "SoftmaxTransformerActionSampler",
+    "StatefulTransformerWrapper", "TD3", "TD3Config", "TD3PlusBC", "TD3PlusBCConfig", "TransformerActionSampler",
+    "TransformerInput",
 ]  # fmt: skip

@@ -1,5 +1,5 @@
 """Off-policy evaluation."""
 
-from pfrl_like.d3rlpy.ope.fqe import FQEConfig
+from pfrl_like.d3rlpy.ope.fqe import FQE, DiscreteFQE, FQEConfig
 
-__all__ = ["FQEConfig"]
+__all__ = ["FQE", "DiscreteFQE", "FQEConfig"]

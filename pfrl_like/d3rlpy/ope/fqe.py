@@ -1,8 +1,22 @@
 """Fitted Q Evaluation: the value of a policy from recorded data."""
 
 import dataclasses
+from typing import Any
 
+import torch
+from torch import Tensor, nn
+
+from pfrl_like import agents
+from pfrl_like.batch import Batch
 from pfrl_like.d3rlpy.algos.configs import ValueConfig
+from pfrl_like.d3rlpy.algos.qlearning import QLearningAlgoBase
+from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation, Parts, build_critics
+from pfrl_like.d3rlpy.base import DeviceArg, LearnableBase
+from pfrl_like.d3rlpy.constants import ActionSpace
+from pfrl_like.d3rlpy.types import NDArray, Observation, Shape
+from pfrl_like.distributions import DeltaVector
+from pfrl_like.explorers import Greedy
+from pfrl_like.replay_buffers import ReplayBuffer
 
 
 @dataclasses.dataclass
@@ -30,3 +44,130 @@ class FQEConfig(ValueConfig, type_name="fqe"):
     batch_size: int = 100
     learning_rate: float = 1e-4
     target_update_interval: int = 100
+
+    def create(self, device: DeviceArg = False, enable_ddp: bool = False) -> LearnableBase:
+        """Raise an error, because the evaluated algorithm is necessary.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError("FQEConfig has no algorithm of its own: call FQE(algo, config) or DiscreteFQE")
+
+
+class FQE(QLearningAlgoBase):
+    """Fitted Q Evaluation of an algorithm with continuous actions.
+
+    The agent is a `pfrl_like.agents.FittedQEvaluation`. Targets use the greedy actions of the evaluated algorithm, which sees
+    observations with its own scalers. `save` writes a file that cannot be loaded again, as in d3rlpy.
+
+    Args:
+        algo: Evaluated algorithm. Its networks are built.
+        config: Config of the evaluation.
+        device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
+        enable_ddp: True to average gradients over the processes of PyTorch's default process group.
+        impl: Agent to use. If None, `create_impl` builds an agent.
+
+    Raises:
+        TypeError: If `device` has the wrong type.
+    """
+
+    metrics = {"loss": "loss"}
+    arguments = {"target_update_interval": "target_update_interval"}
+    critic_optimizer = "optim"
+
+    def __init__(
+        self, algo: Any, config: FQEConfig, device: DeviceArg = False, enable_ddp: bool = False, impl: Any = None
+    ) -> None:
+        super().__init__(config, device, enable_ddp, impl)
+        self._algo = algo
+
+    @property
+    def algo(self) -> Any:
+        """Evaluated algorithm."""
+        return self._algo
+
+    def get_action_type(self) -> ActionSpace:
+        return ActionSpace.CONTINUOUS
+
+    def build(self, observation_shape: Shape, action_size: int) -> Implementation:
+        q_func = build_critics(self.config, "", observation_shape, action_size, discrete=False).to(self._device)
+        optim = self.optimizer("", q_func)
+        agent = agents.FittedQEvaluation(
+            EvaluatedPolicy(self), [q_func], [optim.optim], ReplayBuffer(None), **self.options()
+        )
+        agent.delays_first_update = False
+        return Implementation(
+            agent, Parts(q_funcs=q_func.members, targ_q_funcs=agent.target_critics[0].members, optim=optim)
+        )
+
+    def evaluated_actions(self, obs: Any) -> Tensor:
+        """Return the greedy actions of the evaluated algorithm, scaled by the scaler of this object.
+
+        Args:
+            obs: Observations, as in the dataset.
+        """
+        actions = self.algo.greedy_tensor(obs)
+        scaled: Tensor = actions if self.action_scaler is None else self.action_scaler.transform(actions)
+        return scaled
+
+    def save_policy(self, fname: str) -> None:
+        self.algo.save_policy(fname)
+
+    def predict(self, x: Observation) -> NDArray:
+        actions: NDArray = self.algo.predict(x)
+        return actions
+
+    def sample_action(self, x: Observation) -> NDArray:
+        actions: NDArray = self.algo.sample_action(x)
+        return actions
+
+
+class DiscreteFQE(FQE):
+    """Fitted Q Evaluation of an algorithm with discrete actions. The agent is a `pfrl_like.agents.DQN`.
+
+    The next actions of its targets are the greedy actions of the evaluated algorithm.
+
+    Args:
+        algo: Evaluated algorithm. Its networks are built.
+        config: Config of the evaluation.
+        device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
+        enable_ddp: True to average gradients over the processes of PyTorch's default process group.
+        impl: Agent to use. If None, `create_impl` builds an agent.
+
+    Raises:
+        ValueError: If the config has an `action_scaler`.
+        TypeError: If `device` has the wrong type.
+    """
+
+    def get_action_type(self) -> ActionSpace:
+        return ActionSpace.DISCRETE
+
+    def build(self, observation_shape: Shape, action_size: int) -> Implementation:
+        q_func = build_critics(self.config, "", observation_shape, action_size, discrete=True).to(self._device)
+        optim = self.optimizer("", q_func)
+        agent: Any = agents.DQN(q_func, optim.optim, ReplayBuffer(None), explorer=Greedy(), **self.options())
+        agent.next_action = self._next_action
+        agent.delays_first_update = False
+        return Implementation(
+            agent, Parts(q_funcs=q_func.members, targ_q_funcs=agent.target_model.members, optim=optim)
+        )
+
+    def _next_action(self, q_function: Any, batch: Batch) -> Tensor:
+        return self.evaluated_actions(batch.next_obs)
+
+
+class EvaluatedPolicy(nn.Module):
+    """Policy of the algorithm that a `FQE` evaluates. It has no parameters of its own.
+
+    Args:
+        fqe: The evaluation.
+    """
+
+    def __init__(self, fqe: FQE) -> None:
+        super().__init__()
+        self._act = fqe.evaluated_actions
+
+    def forward(self, obs: Any) -> DeltaVector:
+        """Return distributions without variance."""
+        with torch.no_grad():
+            return DeltaVector(self._act(obs))

@@ -4,9 +4,12 @@ from pfrl_like.d3rlpy.algos.configs import DQNConfig, SACConfig
 from pfrl_like.d3rlpy.algos.qlearning.actor_critics import AWAC, CRR, DDPG, IQL, TD3, ReBRAC, TD3PlusBC
 from pfrl_like.d3rlpy.algos.qlearning.base import QLearningAlgoBase
 from pfrl_like.d3rlpy.algos.qlearning.imitation import BC, DiscreteBC
-from pfrl_like.d3rlpy.algos.qlearning.value_based import DQN, NFQ, DiscreteCQL, DoubleDQN
+from pfrl_like.d3rlpy.algos.qlearning.imitator_critics import BCQ, PLAS, PLASWithPerturbation
+from pfrl_like.d3rlpy.algos.qlearning.random_policies import DiscreteRandomPolicy, RandomPolicy
+from pfrl_like.d3rlpy.algos.qlearning.value_based import DQN, NFQ, DiscreteBCQ, DiscreteCQL, DoubleDQN
 
 __all__ = [
-    "AWAC", "BC", "CRR", "DDPG", "DQN", "IQL", "NFQ", "TD3", "DQNConfig", "DiscreteBC", "DiscreteCQL", "DoubleDQN",
-    "QLearningAlgoBase", "ReBRAC", "SACConfig", "TD3PlusBC",
+    "AWAC", "BC", "BCQ", "CRR", "DDPG", "DQN", "DQNConfig", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL",
+    "DiscreteRandomPolicy", "DoubleDQN", "IQL", "NFQ", "PLAS", "PLASWithPerturbation", "QLearningAlgoBase",
+    "RandomPolicy", "ReBRAC", "SACConfig", "TD3", "TD3PlusBC",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pfrl_like import agents
 from pfrl_like.algos.fitting.networks import copy_targets_by_interval
+from pfrl_like.batch import Batch
 from pfrl_like.d3rlpy.algos.configs import (
     AWACConfig,
     CRRConfig,
@@ -52,6 +53,9 @@ class ActorCritic(QLearningAlgoBase):
     policy_class: ClassVar[Any] = GaussianPolicy
     policy_options: ClassVar[Mapping[str, Any]] = {}
     has_target_policy: ClassVar[bool] = False
+    #: Other networks, which the optimisers of policy and critics train as well.
+    trained_with_policy: ClassVar[tuple[str, ...]] = ()
+    trained_with_critics: ClassVar[tuple[str, ...]] = ()
 
     def get_action_type(self) -> ActionSpace:
         return ActionSpace.CONTINUOUS
@@ -59,17 +63,15 @@ class ActorCritic(QLearningAlgoBase):
     def build(self, observation_shape: Shape, action_size: int) -> Implementation:
         policy = self._policy(observation_shape, action_size)
         q_func = build_critics(self.config, "critic_", observation_shape, action_size, discrete=False)
-        others = self.other_networks(observation_shape)
+        others = self.other_networks(observation_shape, action_size)
         for network in (policy, q_func, *others.values()):
             network.to(self._device)
-        actor_optim, critic_optim = (
-            self.optimizer("actor_", policy),
-            self.optimizer("critic_", q_func, *others.values()),
-        )
+        actor_optim = self.optimizer("actor_", policy, *(others[name] for name in self.trained_with_policy))
+        critic_optim = self.optimizer("critic_", q_func, *(others[name] for name in self.trained_with_critics))
+        options = self.options() | self.agent_options(policy, others)
         agent = self.agent_class(
-            policy, q_func, None, actor_optim.optim, critic_optim.optim, None, ReplayBuffer(None),
-            **self.options(), **self.agent_options(policy, others),
-        )  # fmt: skip
+            policy, q_func, None, actor_optim.optim, critic_optim.optim, None, ReplayBuffer(None), **options
+        )
         agent.delays_first_update = False
         modules = Parts(
             policy=policy, q_funcs=q_func.members, targ_q_funcs=agent.target_q_func1.members, actor_optim=actor_optim,
@@ -78,12 +80,17 @@ class ActorCritic(QLearningAlgoBase):
         )  # fmt: skip
         return Implementation(agent, modules)
 
-    def other_networks(self, observation_shape: Shape) -> dict[str, Any]:
-        """Return networks that the optimiser of the critics trains as well, keyed by d3rlpy's names."""
+    def other_networks(self, observation_shape: Shape, action_size: int) -> dict[str, Any]:
+        """Return further networks, keyed by d3rlpy's names."""
         return {}
 
-    def agent_options(self, policy: Any, others: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the agent's arguments that are made of networks or of several fields."""
+    def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
+        """Return the agent's arguments that are made of networks or of several fields.
+
+        Args:
+            policy: The policy.
+            others: Result of `other_networks`. Optimisers may be added under d3rlpy's names.
+        """
         return {}
 
     def parts_of(self, agent: Any) -> dict[str, Any]:
@@ -117,7 +124,7 @@ class TD3(ActorCritic, config_class=TD3Config):
     policy_class = DeterministicPolicy
     has_target_policy = True
 
-    def agent_options(self, policy: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+    def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
         noise = self.config.target_smoothing_sigma, self.config.target_smoothing_clip
         return {"explorer": Greedy(), "target_policy_smoothing_func": functools.partial(smoothed, *noise)}
 
@@ -151,8 +158,24 @@ class DDPG(ActorCritic, config_class=DDPGConfig):
     policy_class = DeterministicPolicy
     has_target_policy = True
 
-    def agent_options(self, policy: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+    def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
         return {"explorer": Greedy(), "policy_update_delay": 1, "target_policy_smoothing_func": unchanged}
+
+
+def bc_loss(algo: Any, agent: Any, batch: Batch, reduce: Any) -> dict[str, float]:
+    """Return the metric `bc_loss` of an update of the policy, or nothing: the mean squared error of its actions.
+
+    Args:
+        algo: The algorithm.
+        agent: Its agent.
+        batch: Minibatch of the update.
+        reduce: Function that reduces the squared errors of the components of an action.
+    """
+    if algo.grad_step % algo.config.update_actor_interval:
+        return {}
+    with torch.no_grad():
+        errors = (batch.action - agent.policy(batch.obs).mean).square()
+    return {"bc_loss": float(reduce(errors, -1).mean())}
 
 
 class TD3PlusBC(TD3, config_class=TD3PlusBCConfig):
@@ -171,7 +194,9 @@ class TD3PlusBC(TD3, config_class=TD3PlusBCConfig):
 
     agent_class = agents.TD3PlusBC
     arguments = {**TD3.arguments, "alpha": "alpha"}
-    metrics = {**ActorCritic.metrics, "bc_loss": "bc_loss"}
+
+    def metrics_before(self, agent: Any, batch: Batch) -> dict[str, float]:
+        return bc_loss(self, agent, batch, torch.mean)
 
 
 class ReBRAC(TD3, config_class=ReBRACConfig):
@@ -190,7 +215,9 @@ class ReBRAC(TD3, config_class=ReBRACConfig):
 
     agent_class = agents.ReBRAC
     arguments = {**TD3.arguments, "actor_beta": "actor_beta", "critic_beta": "critic_beta"}
-    metrics = {**ActorCritic.metrics, "bc_loss": "bc_loss"}
+
+    def metrics_before(self, agent: Any, batch: Batch) -> dict[str, float]:
+        return bc_loss(self, agent, batch, torch.sum)
 
 
 class IQL(ActorCritic, config_class=IQLConfig):
@@ -214,10 +241,12 @@ class IQL(ActorCritic, config_class=IQLConfig):
     metrics = {**ActorCritic.metrics, "q_loss": "loss", "v_loss": "v_func_loss"}
     policy_options = {"squashes_samples": False, "min_logstd": -5.0, "max_logstd": 2.0, "has_common_std": True}
 
-    def other_networks(self, observation_shape: Shape) -> dict[str, Any]:
+    trained_with_critics = ("value_func",)
+
+    def other_networks(self, observation_shape: Shape, action_size: int) -> dict[str, Any]:
         return {"value_func": ValueFunction(*encoder_and_size(self.config.value_encoder_factory, observation_shape), 1)}
 
-    def agent_options(self, policy: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+    def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
         return {"v_func": others["value_func"], "v_func_optimizer": None}
 
     def report(self, error: Tensor, statistics: Mapping[str, Tensor]) -> dict[str, float]:
@@ -243,7 +272,7 @@ class AWAC(ActorCritic, config_class=AWACConfig):
     arguments = {**ActorCritic.arguments, "lam": "lam", "n_action_samples": "n_action_samples"}
     policy_options = {"squashes_samples": False, "min_logstd": -6.0, "max_logstd": 0.0, "has_common_std": True}
 
-    def agent_options(self, policy: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+    def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
         return {"weight_type": "softmax", "next_policy": policy.squashed()}
 
     def parts_of(self, agent: Any) -> dict[str, Any]:
@@ -276,7 +305,7 @@ class CRR(ActorCritic, config_class=CRRConfig):
     policy_options = {"squashes_samples": False}
     has_target_policy = True
 
-    def agent_options(self, policy: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+    def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
         return {"advantage_critics": "mean", "resample_actions": True}
 
     def build(self, observation_shape: Shape, action_size: int) -> Implementation:

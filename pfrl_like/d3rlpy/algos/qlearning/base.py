@@ -162,10 +162,15 @@ class QLearningAlgoBase(LearnableBase):
             batch = batch.replace(action=actions.transform(batch.action), next_action=following)
         if self.reward_scaler is not None:
             batch = batch.replace(reward=self.reward_scaler.transform(batch.reward))
+        before = self.metrics_before(agent, batch)
         agent.optim_t = self._grad_step  # `set_grad_step` changes the phase of delayed updates
         error, statistics = agent.update(batch)
         self._grad_step += 1
-        return self.report(error, statistics)
+        return before | self.report(error, statistics)
+
+    def metrics_before(self, agent: Any, batch: Batch) -> dict[str, float]:
+        """Return metrics that are no statistics of the agent. The method is called before the update."""
+        return {}
 
     def report(self, error: torch.Tensor, statistics: Mapping[str, torch.Tensor]) -> dict[str, float]:
         """Return metrics.
@@ -389,12 +394,21 @@ class QLearningAlgoBase(LearnableBase):
         """Return sampled actions as a tensor."""
         return self._greedy(obs)
 
-    def _acted(self, x: Observation, act: Callable[[Any], Any]) -> NDArray:
+    def greedy_tensor(self, obs: Any) -> torch.Tensor:
+        """Return greedy actions as a tensor, in the range of the dataset's.
+
+        Args:
+            obs: Observations as tensors, [N, ...].
+        """
+        return self._acted_tensor(obs, self._greedy)
+
+    def _acted_tensor(self, obs: Any, act: Callable[[Any], Any]) -> torch.Tensor:
         with torch.no_grad(), self._evaluating():
-            actions = act(self._observations(x))
-        if self.action_scaler is not None:
-            actions = self.action_scaler.reverse_transform(actions)
-        acted: NDArray = actions.cpu().numpy()
+            actions: torch.Tensor = act(obs)
+        return actions if self.action_scaler is None else self.action_scaler.reverse_transform(actions)
+
+    def _acted(self, x: Observation, act: Callable[[Any], Any]) -> NDArray:
+        acted: NDArray = self._acted_tensor(self._observations(x), act).cpu().numpy()
         return acted
 
     def _observations(self, x: Any) -> Any:
