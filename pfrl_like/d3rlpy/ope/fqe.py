@@ -57,7 +57,7 @@ class FQEConfig(ValueConfig, type_name="fqe"):
 class FQE(QLearningAlgoBase):
     """Fitted Q Evaluation of an algorithm with continuous actions.
 
-    The agent is a `pfrl_like.agents.FittedQEvaluation`. Targets use the greedy actions of the evaluated algorithm, which sees
+    The agent is a `pfrl_like.agents.FittedQEvaluation`. Targets use the greedy actions of the algorithm, which sees
     observations with its own scalers. `save` writes a file that cannot be loaded again, as in d3rlpy.
 
     Args:
