@@ -19,12 +19,15 @@ from peers import d3rlpy_runs, problem
 from torch import Tensor
 
 from pfrl_like import agents, d3rlpy
+from pfrl_like.agents import SoftActorCritic
+from pfrl_like.agents.offline.cql import max_next_value, mode_next_value, pooled_conservative_gap
 from pfrl_like.batch import Batch
 from pfrl_like.d3rlpy import ActionSpace
 from pfrl_like.d3rlpy.models.heads import encoder_and_size
-from pfrl_like.d3rlpy.models.policies import DeterministicPolicy
+from pfrl_like.d3rlpy.models.policies import DeterministicPolicy, GaussianPolicy
 from pfrl_like.d3rlpy.models.q_functions import critics
 from pfrl_like.explorers import Greedy
+from pfrl_like.functions.losses import square
 from pfrl_like.replay_buffers import ReplayBuffer
 
 Array = NDArray[Any]
@@ -51,9 +54,18 @@ def answer_of(path: Path, case: str, optimizer: str, seed: int) -> dict[str, Arr
 
 
 def draws_of(theirs: Mapping[str, Array], update: int) -> list[Array]:
-    """The numbers that an update of d3rlpy drew, in order."""
+    """The numbers that an update of d3rlpy drew, in order.
+
+    The uniform actions of CQL, [n, N, A] in [0, 1] here, are [N * n, A] in [-1, 1] there.
+    """
     start = f"drawn/{update}/"
-    return [theirs[f"{start}{i}"] for i in range(sum(name.startswith(start) for name in theirs))]
+    drawn = [theirs[f"{start}{i}"] for i in range(sum(name.startswith(start) for name in theirs))]
+    return [
+        (each.reshape(problem.ROWS, -1, each.shape[1]).swapaxes(0, 1) + 1) / 2
+        if each.ndim == 2 and len(each) > problem.ROWS
+        else each
+        for each in drawn
+    ]
 
 
 def assert_same_run(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> None:
@@ -76,7 +88,7 @@ class Run:
         names: Our statistic for each metric of d3rlpy, or a function from our statistics to the metric.
     """
 
-    def __init__(self, agent: Any, modules: Mapping[str, str], names: Mapping[str, Any]) -> None:
+    def __init__(self, agent: Any, modules: Mapping[str, str], names: dict[str, Any]) -> None:
         self.agent, self.names = agent, names
         torch_modules = {name: getattr(agent, each) for name, each in modules.items()}
         self.impl = SimpleNamespace(modules=SimpleNamespace(get_torch_modules=lambda: torch_modules))
@@ -122,7 +134,8 @@ ENCODER, SHAPE = d3rlpy.models.VectorEncoderFactory(hidden_units=problem.HIDDEN)
 
 
 def options_of(case: str) -> dict[str, Any]:
-    return d3rlpy_runs.CASES[case][1](d3rlpy)
+    options: dict[str, Any] = d3rlpy_runs.CASES[case][1](d3rlpy)
+    return options
 
 
 def critics_of(case: str, n_critics: int, discrete: bool = False) -> Any:
@@ -151,6 +164,60 @@ def run_of_td3(kind: Any, case: str, optimizer: str, n_critics: int = 2, distanc
     return Run(agent, modules, {"critic_loss": "loss", "actor_loss": "policy_loss"} | more)
 
 
+def run_of_sac(kind: Any, case: str, optimizer: str, **options: Any) -> Run:
+    policy, q_func = GaussianPolicy(*encoder_and_size(ENCODER, SHAPE), problem.ACTION_SIZE), critics_of(case, 2)
+    optimizers = [optimizer_of(optimizer, each.parameters()) for each in (policy, q_func)]
+    fields = {"temperature": "temp_learning_rate", "alpha": "alpha_learning_rate"}
+    fields = {name: field for name, field in fields.items() if name == "temperature" or kind is not SoftActorCritic}
+    # A multiplier that d3rlpy does not learn is one that does not move here.
+    lr = {name: options_of(case).get(field, problem.LEARNING_RATE) for name, field in fields.items()}
+    agent = kind(
+        policy, q_func, None, *optimizers, None, ReplayBuffer(), problem.GAMMA, entropy_target=-problem.ACTION_SIZE,
+        multiplier_optimizers={name: functools.partial(optimizer_of, optimizer, lr=lr[name]) for name in lr},
+        multipliers_first=True, **options,
+    )  # fmt: skip
+    modules = {"policy": "policy", "q_funcs": "q_func1", "targ_q_funcs": "target_q_func1"}
+    metrics: dict[str, Any] = {
+        "critic_loss": "loss",
+        "actor_loss": "policy_loss",
+        "temp": lambda stats: agent.temperature,
+        "temp_loss": lambda stats: stats["temperature_loss"] if lr["temperature"] else 0.0,
+    }
+    if kind is SoftActorCritic:
+        return Run(agent, modules | {"log_temp": "temperature_holder"}, metrics)
+    threshold = options["alpha_threshold"]  # which d3rlpy takes off the gap of each of the two critics
+    metrics |= {
+        "alpha": lambda stats: agent.alpha,
+        "conservative_loss": lambda stats: 2 * agent.alpha * (stats["conservative_gap"].mean() - threshold),
+        "critic_loss": lambda stats: stats["loss"] - 2 * agent.alpha * threshold,
+    }
+    return Run(agent, modules | {"log_temp": "temperature_holder", "log_alpha": "alpha_holder"}, metrics)
+
+
+def run_of_cql(kind: Any, case: str, optimizer: str) -> Run:
+    given = options_of(case)
+    n, soft = given["n_action_samples"], given.get("soft_q_backup", False)
+    hard = functools.partial(max_next_value, n=n) if given.get("max_q_backup") else mode_next_value
+    return run_of_sac(
+        kind, case, optimizer, n_action_samples=n, soft_q_backup=soft, next_value=None if soft else hard,
+        conservative_weight=5.0, alpha_threshold=50.0, initial_alpha=1.0, max_alpha=1e6,
+    )  # fmt: skip
+
+
+def run_of_discrete_cql(case: str, optimizer: str) -> Run:
+    run = run_of_values(agents.DiscreteCQL, case, optimizer, gap=pooled_conservative_gap)
+    gaps: list[Tensor] = []
+
+    def penalty(value: Any, batch: Batch) -> Tensor:
+        gap = pooled_conservative_gap(value, batch.action)
+        gaps[:] = [gap.detach().mean()]
+        return gap
+
+    run.agent.penalty = penalty
+    run.names |= {"conservative_loss": lambda stats: gaps[0], "td_loss": lambda stats: stats["loss"] - gaps[0]}
+    return run
+
+
 RUNS: dict[str, Callable[[str, str], Run]] = {
     "DQN": functools.partial(run_of_values, agents.DQN),
     "DQN, two critics": functools.partial(run_of_values, agents.DQN),
@@ -160,6 +227,15 @@ RUNS: dict[str, Callable[[str, str], Run]] = {
     "DDPG": functools.partial(
         run_of_td3, agents.TD3, n_critics=1, policy_update_delay=1, target_policy_smoothing_func=torch.clone
     ),
+    "DiscreteCQL": run_of_discrete_cql,
+    "DiscreteCQL, two critics": run_of_discrete_cql,
+    "SAC": functools.partial(run_of_sac, SoftActorCritic, elementwise=square),
+    "SAC, fixed temperature": functools.partial(run_of_sac, SoftActorCritic, elementwise=square),
+    "CQL": functools.partial(run_of_cql, agents.CQL),
+    "CQL, soft_q_backup": functools.partial(run_of_cql, agents.CQL),
+    "CQL, max_q_backup": functools.partial(run_of_cql, agents.CQL),
+    "CQL, fixed multipliers": functools.partial(run_of_cql, agents.CQL),
+    "CalQL": functools.partial(run_of_cql, agents.CalQL),
     "TD3": functools.partial(run_of_td3, agents.TD3),
     "TD3PlusBC": functools.partial(run_of_td3, agents.TD3PlusBC, distance=torch.mean),
     "ReBRAC": functools.partial(run_of_td3, agents.ReBRAC, distance=lambda each: each.sum(1).mean()),
@@ -169,6 +245,9 @@ RUNS: dict[str, Callable[[str, str], Run]] = {
 def assert_runs_equal(path: Path, case: str, optimizer: str, seed: int) -> None:
     theirs = answer_of(path, case, optimizer, seed)
     ours = d3rlpy_runs.run(RUNS[case](case, optimizer), d3rlpy, seed, functools.partial(draws_of, theirs))
+    if "fixed" in case:  # d3rlpy computes gradients of multipliers that no optimiser has
+        for answers in (ours, theirs):
+            answers.pop("gradients/log_temp", None), answers.pop("gradients/log_alpha", None)
     assert_same_run(ours, theirs)
 
 
