@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from peers import d3rlpy_runs, problem
 from conformance.test_d3rlpy_runs import _float64, answer_of, assert_same_run, draws_of, optimizer_of
+from peers import d3rlpy_runs, problem
 from torch import nn
 
 from pfrl_like import agents, d3rlpy

@@ -113,10 +113,10 @@ class AWAC(AdvantageWeightedActorCritic):
         max_weight: Maximum weight, positive.
         weight_type: "exp" for the weights min(exp(A / lam), max_weight). "softmax" for N * softmax(A / lam) over the N
             rows of the minibatch; the policy's loss is then summed over the rows, as in d3rlpy 2.8.
-        next_policy: Policy of the next actions a' in the targets. If None, a' is sampled from `policy`, and the target
-            is r + gamma * min_i Q_i'(s', a'). Otherwise, the target is r + gamma * (min_i Q_i'(s', a') - log pi'(a'|s'))
-            for `next_policy` pi', as in d3rlpy 2.8, where pi' squashes the Gaussian of `policy`. It must share the
-            parameters of `policy`.
+        next_policy: Policy pi' of the next actions a' in the targets. It must share the parameters of `policy`. If
+            None, a' is sampled from `policy`, and the target is r + gamma * min_i Q_i'(s', a'). Otherwise, the target
+            is r + gamma * (min_i Q_i'(s', a') - log pi'(a'|s')), as in d3rlpy 2.8, where pi' squashes the Gaussian of
+            `policy`.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.

@@ -25,9 +25,7 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 Update = tuple[Tensor, dict[str, Tensor]]
 
 
-def bc_loss(
-    policy: Any, batch: Batch, accumulator: str = "mean", squared_error: bool = False
-) -> tuple[Tensor, Tensor]:
+def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean", squared_error: bool = False) -> tuple[Tensor, Tensor]:
     """Return the imitation loss: -log pi(a|s) of the recorded actions, or the squared error (pi(s) - a)**2.
 
     The squared error, averaged over the components of an action, is used if the policy's distributions have no density,

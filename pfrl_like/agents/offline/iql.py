@@ -179,9 +179,9 @@ def iql_critic_losses(agent: Any, batch: Batch) -> Iterable[tuple[Tensor, Tensor
 
 def iql_weight(agent: Any, batch: Batch) -> Tensor:
     """Return the weight min(exp(beta * A), max_weight) of each recorded action, [N]. A is min_i Q_i'(s, a) - V(s)."""
-    q, advantage = batch.required("value", "advantage")
+    (advantage,) = batch.required("advantage")
     if agent.v_func_optimizer is None:  # V has changed since `update_step` computed A
-        advantage = q - state_value_of(agent.v_func, batch)
+        advantage = batch.required("value")[0] - state_value_of(agent.v_func, batch)
     return exponential_weight(advantage, 1 / agent.beta, agent.max_weight)
 
 
