@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like import agents
+from pfrl_like.agents.offline.fitted_q_evaluation import next_action_of
 from pfrl_like.batch import Batch
 from pfrl_like.d3rlpy.algos.configs import ValueConfig
 from pfrl_like.d3rlpy.algos.qlearning import QLearningAlgoBase
@@ -16,6 +17,8 @@ from pfrl_like.d3rlpy.constants import ActionSpace
 from pfrl_like.d3rlpy.types import NDArray, Observation, Shape
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.explorers import Greedy
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.critics import min_next_value
 from pfrl_like.replay_buffers import ReplayBuffer
 
 
@@ -57,7 +60,7 @@ class FQEConfig(ValueConfig, type_name="fqe"):
 class FQE(QLearningAlgoBase):
     """Fitted Q Evaluation of an algorithm with continuous actions.
 
-    The agent is a `pfrl_like.agents.FittedQEvaluation`. Targets use the greedy actions of the algorithm, which sees
+    The agent is an `EvaluationByMinimum`. Targets use the greedy actions of the algorithm, which sees
     observations with its own scalers. `save` writes a file that cannot be loaded again, as in d3rlpy.
 
     Args:
@@ -92,12 +95,12 @@ class FQE(QLearningAlgoBase):
     def build(self, observation_shape: Shape, action_size: int) -> Implementation:
         q_func = build_critics(self.config, "", observation_shape, action_size, discrete=False).to(self._device)
         optim = self.optimizer("", q_func)
-        agent = agents.FittedQEvaluation(
+        agent = EvaluationByMinimum(
             EvaluatedPolicy(self), [q_func], [optim.optim], ReplayBuffer(None), **self.options()
         )
         agent.delays_first_update = False
         return Implementation(
-            agent, Parts(q_funcs=q_func.members, targ_q_funcs=agent.target_critics[0].members, optim=optim)
+            agent, Parts(q_funcs=q_func.members, targ_q_funcs=nn.ModuleList(agent.target_critics), optim=optim)
         )
 
     def evaluated_actions(self, obs: Any) -> Tensor:
@@ -154,6 +157,17 @@ class DiscreteFQE(FQE):
 
     def _next_action(self, q_function: Any, batch: Batch) -> Tensor:
         return self.evaluated_actions(batch.next_obs)
+
+
+class EvaluationByMinimum(agents.FittedQEvaluation):
+    """Fitted Q evaluation whose critics have one target, the minimum over the target critics."""
+
+    critic_losses = OffPolicyActorCritic.critic_losses
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """Return the minimum of the target critics' values of the policy's next actions, and the rewards, [N]."""
+        action = next_action_of(self.policy, batch, deterministic=True)
+        return min_next_value(self.target_critics, batch, action), batch.reward
 
 
 class EvaluatedPolicy(nn.Module):

@@ -20,12 +20,13 @@ from pfrl_like.d3rlpy.algos.configs import (
     TD3PlusBCConfig,
 )
 from pfrl_like.d3rlpy.algos.qlearning.base import QLearningAlgoBase
-from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation, LogParameter, Parts, build_critics
+from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation, Parts, build_critics
 from pfrl_like.d3rlpy.constants import ActionSpace
 from pfrl_like.d3rlpy.models.heads import ValueFunction, encoder_and_size
 from pfrl_like.d3rlpy.models.policies import DeterministicPolicy, GaussianPolicy
 from pfrl_like.d3rlpy.types import Shape
 from pfrl_like.explorers import Greedy
+from pfrl_like.learning.lagrange import TemperatureHolder
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import check_choice
 
@@ -62,7 +63,8 @@ class ActorCritic(QLearningAlgoBase):
 
     def build(self, observation_shape: Shape, action_size: int) -> Implementation:
         policy = self._policy(observation_shape, action_size)
-        q_func = build_critics(self.config, "critic_", observation_shape, action_size, discrete=False)
+        discrete = self.get_action_type() is ActionSpace.DISCRETE
+        q_func = build_critics(self.config, "critic_", observation_shape, action_size, discrete=discrete)
         others = self.other_networks(observation_shape, action_size)
         for network in (policy, q_func, *others.values()):
             network.to(self._device)
@@ -277,7 +279,7 @@ class AWAC(ActorCritic, config_class=AWACConfig):
 
     def parts_of(self, agent: Any) -> dict[str, Any]:
         """Return the temperature, which is constant. d3rlpy reports 0 for it."""
-        return {"log_temp": LogParameter(0.0).to(self._device)}
+        return {"log_temp": TemperatureHolder().to(self._device)}
 
     def report(self, error: Tensor, statistics: Mapping[str, Tensor]) -> dict[str, float]:
         return super().report(error, statistics) | {"temp": 0.0, "temp_loss": 0.0}

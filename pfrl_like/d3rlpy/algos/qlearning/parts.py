@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from pfrl_like.d3rlpy.models.q_functions import MeanQFunctionFactory, critics
@@ -13,22 +12,8 @@ from pfrl_like.d3rlpy.torch_utility import Modules
 from pfrl_like.learning.lagrange import TemperatureHolder
 from pfrl_like.q_functions import QFunctionEnsemble
 
-
-class LogParameter(TemperatureHolder):
-    """A positive number, parametrised by its logarithm. The parameter has the name and the shape of d3rlpy 2's.
-
-    Args:
-        initial_log_temperature: Initial logarithm.
-    """
-
-    def __init__(self, initial_log_temperature: float = 0.0) -> None:
-        nn.Module.__init__(self)
-        self._parameter = nn.Parameter(torch.full((1, 1), initial_log_temperature, dtype=torch.float32))
-
-    @property
-    def log_temperature(self) -> Tensor:  # type: ignore[override]
-        """The logarithm, a scalar."""
-        return self._parameter.view(())
+#: Optimisers of logarithms, which are scalars here and have the shape (1, 1) in d3rlpy.
+_OF_LOGARITHMS = ("temp_optim", "alpha_optim")
 
 
 class Parts(Modules):
@@ -43,7 +28,7 @@ class Parts(Modules):
 
     def state_dicts(self) -> dict[str, Any]:
         """Return the state dict of each part."""
-        return {name: part.state_dict() for name, part in vars(self).items()}
+        return {name: _state_of(name, part) for name, part in vars(self).items()}
 
     def load_state_dicts(self, states: dict[str, Any]) -> None:
         """Load the result of `state_dicts`.
@@ -55,7 +40,10 @@ class Parts(Modules):
         if states.keys() != vars(self).keys():
             raise ValueError(f"the modules are {', '.join(states)}, expected {', '.join(vars(self))}")
         for name, part in vars(self).items():
-            part.load_state_dict(states[name])
+            if isinstance(part, TemperatureHolder):
+                part.load_state_dict({"log_temperature": states[name]["_parameter"].reshape(())})
+            else:
+                part.load_state_dict(_reshaped(states[name], ()) if name in _OF_LOGARITHMS else states[name])
 
     def use_scaler(self, scaler: Any) -> None:
         """Let the networks scale observations with `scaler`, or not at all if it is None."""
@@ -67,6 +55,24 @@ class Parts(Modules):
     def optimizers(self) -> list[OptimizerWrapper]:
         """Return the optimisers."""
         return [part for part in vars(self).values() if isinstance(part, OptimizerWrapper)]
+
+
+def _state_of(name: str, part: Any) -> dict[str, Any]:
+    """Return the state dict of a part in d3rlpy's form."""
+    if isinstance(part, TemperatureHolder):
+        return {"_parameter": part.log_temperature.detach().reshape(1, 1)}
+    state: dict[str, Any] = part.state_dict()
+    return _reshaped(state, (1, 1)) if name in _OF_LOGARITHMS else state
+
+
+def _reshaped(state: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return the state of an optimiser of one number, whose moments get a shape."""
+
+    def value(key: str, each: Any) -> Any:
+        return each.reshape(shape) if isinstance(each, Tensor) and key != "step" else each
+
+    moments = {i: {key: value(key, each) for key, each in of.items()} for i, of in state["optim"]["state"].items()}
+    return {**state, "optim": {**state["optim"], "state": moments}}
 
 
 @dataclasses.dataclass

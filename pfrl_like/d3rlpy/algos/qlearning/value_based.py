@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from pfrl_like import agents
+from pfrl_like.agents.offline.cql import pooled_conservative_gap
 from pfrl_like.d3rlpy.algos.configs import DiscreteBCQConfig, DiscreteCQLConfig, DoubleDQNConfig, DQNConfig, NFQConfig
 from pfrl_like.d3rlpy.algos.qlearning.base import QLearningAlgoBase
 from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation, Parts, build_critics
@@ -111,6 +112,18 @@ class DiscreteCQL(DoubleDQN, config_class=DiscreteCQLConfig):
 
     agent_class = agents.DiscreteCQL
     arguments = {**DQN.arguments, "alpha": "conservative_weight"}
+
+    def agent_options(self, others: dict[str, Any]) -> dict[str, Any]:
+        return {**super().agent_options(others), "gap": self._gap}
+
+    def _gap(self, value: Any, action: Tensor) -> Tensor:
+        gap = pooled_conservative_gap(value, action)
+        self._last_gap = gap.detach().mean()
+        return gap
+
+    def report(self, error: Tensor, statistics: Mapping[str, Tensor]) -> dict[str, float]:
+        loss, gap = float(statistics["loss"]), float(self._last_gap)
+        return {"loss": loss, "td_loss": loss - self.config.alpha * gap, "conservative_loss": gap}
 
 
 class DiscreteBCQ(DoubleDQN, config_class=DiscreteBCQConfig):
