@@ -9,7 +9,7 @@ from torch.distributions import Categorical
 
 from pfrl_like.action_value import DiscreteActionValue, min_of
 from pfrl_like.agents.dqn import action_values
-from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic, Temperature, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.compatibility.parts import check_takes_state
@@ -70,7 +70,7 @@ def discrete_sac_policy_loss(
         policy: The policy. The gradient of the loss flows into its parameters.
         critics: The critics.
         batch: Transitions or sequences.
-        temperature: Weight of the entropy; no gradient flows into it.
+        temperature: Weight of the entropy, without gradient, or a function from minus the entropy, [N], to the weight.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -79,8 +79,10 @@ def discrete_sac_policy_loss(
     probs, log_probs = probabilities(distribution_of(policy, batch))
     with torch.no_grad():
         q = torch.stack([value_of_state(critic, batch).q_values for critic in critics]).amin(0)
-    loss = torch.linalg.vecdot(probs, temperature * log_probs - q)
-    return weighted_mean(loss, batch.weight, accumulator), -torch.linalg.vecdot(probs, log_probs).detach()
+    log_prob = torch.linalg.vecdot(probs, log_probs).detach()
+    weight = temperature(log_prob) if callable(temperature) else temperature
+    loss = torch.linalg.vecdot(probs, weight * log_probs - q)
+    return weighted_mean(loss, batch.weight, accumulator), -log_prob
 
 
 def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
@@ -95,7 +97,8 @@ class DiscreteSAC(SoftActorCritic):
     """Soft Actor-Critic for discrete actions. Masked actions have probability 0 and are excluded from all losses.
 
     The critics minimise half the squared TD error, as in the paper. d3rlpy 2.8 differs in two details. Its critics
-    minimise the Huber loss of the TD error. It updates the temperature before it computes the policy's loss.
+    minimise the Huber loss of the TD error (`elementwise=huber`). It updates the temperature before it computes the
+    policy's loss (`multipliers_first=True`).
 
     Args:
         policy: Module from observations to categorical distributions, for example one that ends in a
@@ -143,6 +146,12 @@ class DiscreteSAC(SoftActorCritic):
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
+        elementwise: Function from TD errors to losses, element by element, for critics that are not distributional:
+            `half_square`, (y - Q)**2 / 2 as in the paper, if None; `square`, (y - Q)**2, in d3rlpy 2.8.
+        multipliers_first: False to update a Lagrange multiplier after the step on the loss that it weights; True to
+            update it before, as in d3rlpy 2.8: the loss `temperature * log_prob - Q` then contains the new temperature.
+        multiplier_optimizers: Functions from the parameters of a Lagrange multiplier to their optimiser, keyed by the
+            name of the multiplier. Adam updates the others.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -182,7 +191,7 @@ class DiscreteSAC(SoftActorCritic):
         pairs = zip(values, self._rows_of_critics(batch), strict=True)
         return [critic_loss(value, rows, next_value, reward, **action, **self._loss_options) for value, rows in pairs]
 
-    def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
+    def policy_loss(self, batch: Batch, temperature: Temperature) -> tuple[Tensor, Tensor, Tensor]:
         """Return the policy's loss, the negative entropies and the entropies.
 
         The loss of the temperature uses the negative entropies in place of log-probabilities of sampled actions. The

@@ -1,7 +1,7 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, arXiv:1801.01290 and arXiv:1812.05905)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,9 +25,12 @@ from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import constructor_only
+from pfrl_like.utils.checks import check_function, constructor_only
 from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.old_names import old_names
+
+#: Weight of the entropy, or a function from log-probabilities, [N], to the weight.
+Temperature = Tensor | float | Callable[[Tensor], Any]
 
 
 def soft_next_value(
@@ -64,7 +67,7 @@ def sac_policy_loss(
     policy: Any,
     critics: Sequence[Any],
     batch: Batch,
-    temperature: Tensor | float,
+    temperature: Temperature,
     accumulator: str = "mean",
     pool: Callable[[Sequence[Tensor]], Tensor] = minimum,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -76,7 +79,7 @@ def sac_policy_loss(
         policy: The policy. The gradient of the loss flows into its parameters.
         critics: The critics.
         batch: Transitions or sequences.
-        temperature: Weight of the entropy; no gradient flows into it.
+        temperature: Weight of the entropy, without gradient, or a function from the detached log_prob(a) to the weight.
         accumulator: "mean" or "sum" over the rows.
         pool: Function that combines the values of all critics into one value for each row, [N].
 
@@ -86,7 +89,8 @@ def sac_policy_loss(
     """
     distribution, action, log_prob = sample_with_log_prob(policy, batch)
     q = pool([mean_value(value_of(critic, batch, action)) for critic in critics])
-    loss = weighted_mean(temperature * log_prob - q, batch.weight, accumulator)
+    weight = temperature(log_prob.detach()) if callable(temperature) else temperature
+    loss = weighted_mean(weight * log_prob - q, batch.weight, accumulator)
     return loss, log_prob.detach(), _entropy(distribution, log_prob).detach()
 
 
@@ -162,6 +166,12 @@ class SoftActorCritic(OffPolicyActorCritic):
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
+        elementwise: Function from TD errors to losses, element by element, for critics that are not distributional:
+            `half_square`, (y - Q)**2 / 2 as in the paper, if None; `square`, (y - Q)**2, in d3rlpy 2.8.
+        multipliers_first: False to update a Lagrange multiplier after the step on the loss that it weights; True to
+            update it before, as in d3rlpy 2.8: the loss `temperature * log_prob - Q` then contains the new temperature.
+        multiplier_optimizers: Functions from the parameters of a Lagrange multiplier to their optimiser, keyed by the
+            name of the multiplier. Adam updates the others.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -216,19 +226,27 @@ class SoftActorCritic(OffPolicyActorCritic):
         device: torch.device | str | None = None,
         num_steps: int = 1,
         compile: bool = False,
+        elementwise: Callable[[Tensor], Tensor] | None = None,
+        multipliers_first: bool = False,
+        multiplier_optimizers: Mapping[str, Callable[[Any], torch.optim.Optimizer]] | None = None,
     ) -> None:
+        check_function(optional=True, elementwise=elementwise)
+        self._elementwise = elementwise or self._elementwise
+        self.multipliers_first, self.multiplier_optimizers = multipliers_first, dict(multiplier_optimizers or {})
         critics, optimizers = critics_and_optimizers(locals())
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         self.temperature_optimizer_lr = temperature_optimizer_lr
         multipliers = self._make_multipliers()
         self._multipliers = {each.name: each for each in multipliers}
+        if unknown := {*self.multiplier_optimizers} - {*self._multipliers}:
+            raise ValueError(f"multiplier_optimizers has the keys {unknown}, expected some of {[*self._multipliers]}")
         for each in multipliers:
             if each.holder is None:
                 setattr(self, f"{each.name}_holder", None)
                 setattr(self, f"{each.name}_optimizer", None)
-        holders, multiplier_optimizers = parts_of(multipliers)
+        holders, learnt = parts_of(multipliers)
         super().__init__(
-            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **multiplier_optimizers},
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **learnt},
             replay_buffer, gamma, Greedy(), further=holders, target_update_interval=None, target_update_method="soft",
             **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
@@ -240,8 +258,9 @@ class SoftActorCritic(OffPolicyActorCritic):
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
         """Return the Lagrange multipliers of the losses. This method runs before the constructor of the base class."""
-        lr = self.temperature_optimizer_lr
-        return [LagrangeMultiplier("temperature", self.initial_temperature, "entropy_target", self.entropy_target, lr)]
+        lr, make = self.temperature_optimizer_lr, self.multiplier_optimizers.get("temperature")
+        target = "entropy_target", self.entropy_target
+        return [LagrangeMultiplier("temperature", self.initial_temperature, *target, lr, make)]
 
     def acting_copy(self) -> Any:
         """Return a copy on the CPU that selects actions and cannot learn. Its multipliers are constant."""
@@ -255,7 +274,7 @@ class SoftActorCritic(OffPolicyActorCritic):
             next_value, log_prob = soft_next_value(self.policy, self._bootstrap_critics(), batch, self._pool)
         return next_value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
-    def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
+    def policy_loss(self, batch: Batch, temperature: Temperature) -> tuple[Tensor, Tensor, Tensor]:
         """Return the result of `sac_policy_loss` for the agent's policy and critics."""
         pool = self._policy_pool
         return sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator, pool)
@@ -263,13 +282,22 @@ class SoftActorCritic(OffPolicyActorCritic):
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the losses of the policy and of the temperature, and return statistics."""
         temperature = self._multipliers["temperature"]
-        loss, log_prob, entropy = self.policy_loss(batch, temperature())
+        stats: dict[str, Tensor] = {}
+
+        def update_temperature(log_prob: Tensor) -> Any:
+            if "update_temperature" not in self._overridden_hooks:
+                update = log_prob, self.entropy_target, batch.weight, self.batch_accumulator
+                stats.update(temperature.update(step, *update))
+            elif self.entropy_target is not None:
+                self.update_temperature(log_prob)
+            return temperature()
+
+        weight = update_temperature if self.multipliers_first else temperature()
+        loss, log_prob, entropy = self.policy_loss(batch, weight)
         step("policy_optimizer", loss)
-        if "update_temperature" not in self._overridden_hooks:
-            temperature.update(step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator)
-        elif self.entropy_target is not None:
-            self.update_temperature(log_prob)
-        return {"policy_loss": loss.detach(), "entropy": entropy}
+        if not self.multipliers_first:
+            update_temperature(log_prob)
+        return {"policy_loss": loss.detach(), "entropy": entropy, **stats}
 
     def update_q_func(self, batch: Any) -> None:
         """Make a gradient step on the loss of each critic.
@@ -321,7 +349,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         Every `policy_update_delay` updates, the policy and the temperature are updated, too.
         """
         self.update_q_func(batch)
-        if (self.optim_t + 1) % self.policy_update_delay == 0:
+        if (self.optim_t + self.delays_first_update) % self.policy_update_delay == 0:
             self.update_policy_and_temperature(batch)
         self.sync_target_network()
 

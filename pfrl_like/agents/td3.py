@@ -236,10 +236,10 @@ class TD3(OffPolicyActorCritic):
         """Make one update in the order of PFRL's `update`.
 
         Each update trains the critics. Every `policy_update_delay` updates, the policy and the targets are updated,
-        too.
+        too. `delays_first_update` selects these updates.
         """
         self.update_q_func(batch)
-        if self.q_func_n_updates % self.policy_update_delay == 0:
+        if (self.q_func_n_updates - 1 + self.delays_first_update) % self.policy_update_delay == 0:
             self.update_policy(batch)
             self.sync_target_network()
         self._critic_update_difference -= 1  # `update_q_func` and the caller both count this critic update

@@ -279,7 +279,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
             batch = batch.replace(action=batch.action.float())
         if self._overridden_hooks and not self._hooks_of_update.isdisjoint(self._overridden_hooks):
             return learn_through_hooks(self, batch)
-        with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
+        with_policy = self.policy_learns and (self.optim_t + self.delays_first_update) % self.policy_update_delay == 0
         if self._compiled is None:  # same as `_run_update_step`; inlined for speed
             steps = self._last_steps = StepsOfUpdate(self.gradient_steps)
             td_error, stats = self.update_step(batch, steps, with_policy)

@@ -3,9 +3,10 @@
 The method is described by Haarnoja et al. 2018 (arXiv:1812.05905, section 5).
 """
 
+import functools
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import torch
@@ -22,15 +23,21 @@ class TemperatureHolder(nn.Module):
 
     Args:
         initial_log_temperature: Logarithm of the initial temperature.
+
+    Attributes:
+        maximum: Maximum of the temperature. None, the default, sets no maximum.
     """
+
+    maximum: float | None = None
 
     def __init__(self, initial_log_temperature: float = 0.0) -> None:
         super().__init__()
-        self.log_temperature = nn.Parameter(torch.tensor(initial_log_temperature, dtype=torch.float32))
+        self.log_temperature = nn.Parameter(torch.tensor(float(initial_log_temperature)))
 
     def forward(self) -> Tensor:
         """Return the temperature, a scalar."""
-        return self.log_temperature.exp()
+        temperature = self.log_temperature.exp()
+        return temperature if self.maximum is None else temperature.clamp(max=self.maximum)
 
 
 def temperature_loss(
@@ -61,6 +68,8 @@ class LagrangeMultiplier:
         target_name: Name of the target in error messages.
         target: Target of the constrained quantity. If None, the multiplier is constant.
         lr: Learning rate of the multiplier's Adam optimiser. If None, Adam's default is used.
+        make_optimizer: Function from the parameters to their optimiser, instead of Adam with the learning rate `lr`.
+        maximum: Maximum of a learnt multiplier. If None, there is no maximum.
 
     Attributes:
         holder: Module with the learnt value. None if the multiplier is constant.
@@ -71,21 +80,36 @@ class LagrangeMultiplier:
         ValueError: If `initial` is negative, if it is 0 and `target` is given, or if `target` or `lr` is out of range.
     """
 
-    def __init__(self, name: str, initial: float, target_name: str, target: float | None, lr: float | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        initial: float,
+        target_name: str,
+        target: float | None,
+        lr: float | None,
+        make_optimizer: Callable[[Any], torch.optim.Optimizer] | None = None,
+        maximum: float | None = None,
+    ) -> None:
         check_multiplier(name, initial, target_name, target, lr)
         self.name, self.initial = name, initial
         self.holder: TemperatureHolder | None = None
         self.optimizer: torch.optim.Optimizer | None = None
         if target is not None:
             self.holder = TemperatureHolder(math.log(initial))
+            self.holder.maximum = maximum
             options: dict[str, Any] = {} if lr is None else {"lr": lr}
-            self.optimizer = torch.optim.Adam(self.holder.parameters(), **options)
+            make_optimizer = make_optimizer or functools.partial(torch.optim.Adam, **options)
+            self.optimizer = make_optimizer(self.holder.parameters())
 
     def __call__(self) -> Any:
         """Return the current value: a number, or a scalar tensor without gradient."""
-        return self.initial if self.holder is None else self.holder.log_temperature.detach().exp()
+        if self.holder is None or self.holder.maximum is not None:
+            return self.initial if self.holder is None else self.holder().detach()
+        return self.holder.log_temperature.detach().exp()  # the same as `holder()`, in one call less
 
-    def update(self, step: Step, quantity: Tensor, target: Any, weight: Tensor | None, accumulator: str) -> None:
+    def update(
+        self, step: Step, quantity: Tensor, target: Any, weight: Tensor | None, accumulator: str
+    ) -> dict[str, Tensor]:
         """Make a gradient step on `temperature_loss`. If the multiplier is constant, do nothing.
 
         The multiplier grows if the mean of quantity + target is positive.
@@ -97,9 +121,15 @@ class LagrangeMultiplier:
                 target entropy. A constant multiplier ignores this argument.
             weight: Importance weights, [N]. If None, all weights are 1.
             accumulator: "mean" or "sum" over the rows.
+
+        Returns:
+            The loss as the statistic "<name>_loss". Empty if the multiplier is constant.
         """
-        if self.holder is not None:
-            step(f"{self.name}_optimizer", temperature_loss(self.holder(), quantity, target, weight, accumulator))
+        if self.holder is None:
+            return {}
+        loss = temperature_loss(self.holder(), quantity, target, weight, accumulator)
+        step(f"{self.name}_optimizer", loss)
+        return {f"{self.name}_loss": loss.detach()}
 
     def constant(self) -> Self:
         """Return a constant multiplier with the initial value of this multiplier."""

@@ -129,6 +129,12 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     #: next N rows the second version. If None, the minibatch is not changed.
     augment: Callable[[Batch], Batch] | None = None
 
+    #: Updates that make the steps of every k-th update: the policy's steps, and the updates of target networks (k is
+    #: `policy_update_delay`, or U in `update`). True: updates k, 2k, ... False: updates 1, k + 1, 2k + 1, ..., as in
+    #: d3rlpy 2.8; only calls of `update` then count, and a target network is updated at the end of `update`. Assign it
+    #: before the first update.
+    delays_first_update: bool = True
+
     #: Minibatch of the subclass's method that is running, for example `_compute_loss`. None if no such method is
     #: running.
     _override_batch: Batch | None = None
@@ -322,7 +328,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             ):
                 for _ in range(self.n_times_update):
                     self.update_from_replay()
-            if self.target_update_interval is not None and self.t % self.target_update_interval == 0:
+            interval = self.target_update_interval
+            if interval is not None and self.t % interval == 0 and self.delays_first_update:
                 self.sync_target_network()
 
     def stop_episode(self) -> None:
@@ -437,6 +444,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             guard.after()
         self.optim_t += 1
         self._updates_left -= 1
+        interval = None if self.delays_first_update else self.target_update_interval
+        if interval is not None and (self.optim_t - 1) % self._updates_per_sync() == 0:
+            self.sync_target_network()
         statistics.add_values(self, self._records, stats)
         if len(td_error) > len(batch.reward):
             td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # mean over the versions of each row

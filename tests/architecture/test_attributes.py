@@ -18,7 +18,7 @@ probe recurrent_memory restore_state rollback save saved_attributes saved_instea
 state_dict stop_episode t test_recurrent_states trailed train_prev_recurrent_states train_recurrent_states training
 unsaved update update_step value_type waiting_for
 
-replay: augment averaged_rows averaged_updates bootstraps check_dataset count_step extra_modules
+replay: augment averaged_rows averaged_updates bootstraps check_dataset count_step delays_first_update extra_modules
 joins_next_states learns_from_sequences load_snapshot optim_t replay_updater sampling save_snapshot sequence_length
 setup_actor_learner_training sync_target_network update_from_replay values_of_pairs
 

@@ -6,7 +6,6 @@ environment (`make peers`); `pytest -m peers` asks it anew, for five seeds.
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,15 +16,18 @@ import torch
 from numpy.typing import NDArray
 from peer_libraries import TESTS, answer, asks
 from peers import d3rlpy_runs, problem
-from torch import nn
+from torch import Tensor
 
 from pfrl_like import agents, d3rlpy
+from pfrl_like.agents import SoftActorCritic
+from pfrl_like.agents.offline.cql import max_next_value, mode_next_value, pooled_conservative_gap
 from pfrl_like.batch import Batch
-from pfrl_like.d3rlpy import ActionSpace, Modules
+from pfrl_like.d3rlpy import ActionSpace
+from pfrl_like.d3rlpy.models.heads import encoder_and_size
+from pfrl_like.d3rlpy.models.policies import DeterministicPolicy, GaussianPolicy
+from pfrl_like.d3rlpy.models.q_functions import critics
 from pfrl_like.explorers import Greedy
-from pfrl_like.nn import ConcatObsAndAction
-from pfrl_like.policies import DeterministicHead
-from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.functions.losses import square
 from pfrl_like.replay_buffers import ReplayBuffer
 
 Array = NDArray[Any]
@@ -52,9 +54,18 @@ def answer_of(path: Path, case: str, optimizer: str, seed: int) -> dict[str, Arr
 
 
 def draws_of(theirs: Mapping[str, Array], update: int) -> list[Array]:
-    """The numbers that an update of d3rlpy drew, in order."""
+    """The numbers that an update of d3rlpy drew, in order.
+
+    The uniform actions of CQL, [n, N, A] in [0, 1] here, are [N * n, A] in [-1, 1] there.
+    """
     start = f"drawn/{update}/"
-    return [theirs[f"{start}{i}"] for i in range(sum(name.startswith(start) for name in theirs))]
+    drawn = [theirs[f"{start}{i}"] for i in range(sum(name.startswith(start) for name in theirs))]
+    return [
+        (each.reshape(problem.ROWS, -1, each.shape[1]).swapaxes(0, 1) + 1) / 2
+        if each.ndim == 2 and len(each) > problem.ROWS
+        else each
+        for each in drawn
+    ]
 
 
 def assert_same_run(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> None:
@@ -68,99 +79,175 @@ def assert_same_run(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> N
 # Our side: agents, with the methods and modules that a run needs
 
 
-@dataclass
-class OfDQN(Modules):
-    q_funcs: nn.Module
-    targ_q_funcs: nn.Module
-
-
-@dataclass
-class OfTD3(Modules):
-    policy: nn.Module
-    targ_policy: nn.Module
-    q_funcs: nn.Module
-    targ_q_funcs: nn.Module
-
-
 class Run:
     """An agent as an algorithm of d3rlpy.
 
     Args:
         agent: The agent.
-        modules: Its networks by the names of d3rlpy.
-        action_space: Kind of its actions.
-        names: Our statistic for each metric of d3rlpy.
-        target_update_interval: Number of updates between copies of the target; the first update is followed by one.
+        modules: Names of its networks, by the names of d3rlpy.
+        names: Our statistic for each metric of d3rlpy, or a function from our statistics to the metric.
     """
 
-    def __init__(
-        self, agent: Any, modules: Modules, action_space: ActionSpace, names: Mapping[str, str],
-        target_update_interval: int = 0,
-    ) -> None:  # fmt: skip
-        self.agent, self.impl, self.names = agent, SimpleNamespace(modules=modules), names
-        self.get_action_type = lambda: action_space
-        self.interval, self.n_updates = target_update_interval, 0
+    def __init__(self, agent: Any, modules: Mapping[str, str], names: dict[str, Any]) -> None:
+        self.agent, self.names = agent, names
+        torch_modules = {name: getattr(agent, each) for name, each in modules.items()}
+        self.impl = SimpleNamespace(modules=SimpleNamespace(get_torch_modules=lambda: torch_modules))
+        self.discrete = isinstance(agent, agents.DQN)
+        self.get_action_type = lambda: ActionSpace.DISCRETE if self.discrete else ActionSpace.CONTINUOUS
+        agent.delays_first_update = False
+
+    def note(self, batch: Batch) -> dict[str, Tensor]:
+        """Statistics that are computed before the update."""
+        action = getattr(self.agent, "policy", None) and self.agent.policy(batch.obs).mode.detach()
+        return {} if self.discrete else {"distance": (action - batch.action).square()}
 
     def update(self, batch: Any) -> dict[str, float]:
         columns = {
             name: torch.as_tensor(column).double() for name, column in vars(batch).items() if name != "transitions"
         }
         actions = columns["actions"]
-        discrete = self.get_action_type() is ActionSpace.DISCRETE
-        _, stats = self.agent.update(
-            Batch(
-                columns["observations"], actions.flatten().long() if discrete else actions,
-                columns["rewards"].flatten(), columns["next_observations"],
-                problem.GAMMA * (1 - columns["terminals"].flatten()),
-            )
+        rewards_to_go = [torch.as_tensor(each.rewards_to_go).double().flatten() for each in batch.transitions]
+        rows = Batch(
+            columns["observations"], actions.flatten().long() if self.discrete else actions,
+            columns["rewards"].flatten(), columns["next_observations"],
+            problem.GAMMA * (1 - columns["terminals"].flatten()), next_action=columns["next_actions"],
+            returns=torch.stack([each @ problem.GAMMA ** torch.arange(float(len(each))) for each in rewards_to_go]),
         )  # fmt: skip
-        if self.interval and self.n_updates % self.interval == 0:
-            self.agent.sync_target_network()
-        self.n_updates += 1
-        return {theirs: float(stats[ours].mean()) for theirs, ours in self.names.items() if ours in stats}
+        noted = self.note(rows)
+        stats = noted | self.agent.update(rows)[1]
+        metrics = {
+            name: each(stats) if callable(each) else stats[each].mean()
+            for name, each in self.names.items()
+            if callable(each) or each in stats
+        }
+        with_policy = self.discrete or "policy_loss" in stats
+        return {name: float(metric) for name, metric in metrics.items() if with_policy or name != "bc_loss"}
 
 
-def network(n_inputs: int, n_outputs: int, *last: nn.Module) -> nn.Sequential:
-    first, second = problem.HIDDEN
-    layers = [nn.Linear(n_inputs, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(), nn.Linear(second, n_outputs)]
-    return nn.Sequential(*layers, *last)
-
-
-def optimizer_of(kind: str, module: nn.Module) -> torch.optim.Optimizer:
+def optimizer_of(kind: str, parameters: Any, lr: float = problem.LEARNING_RATE) -> torch.optim.Optimizer:
     if kind == "SGD":
-        return torch.optim.SGD(module.parameters(), lr=problem.LEARNING_RATE)
-    return torch.optim.Adam(module.parameters(), lr=problem.LEARNING_RATE, eps=problem.EPS)
+        return torch.optim.SGD(parameters, lr=lr)
+    return torch.optim.Adam(parameters, lr=lr, eps=problem.EPS)
 
 
-def run_of_dqn(kind: type[agents.DQN], optimizer: str) -> Run:
-    model = network(problem.OBS_SIZE, problem.N_ACTIONS, DiscreteActionValueHead())
-    agent = kind(model, optimizer_of(optimizer, model), ReplayBuffer(), problem.GAMMA, Greedy(), clip_delta=True)
-    modules = OfDQN(agent.model, agent.target_model)
-    return Run(agent, modules, ActionSpace.DISCRETE, {"loss": "loss"}, target_update_interval=3)
+ENCODER, SHAPE = d3rlpy.models.VectorEncoderFactory(hidden_units=problem.HIDDEN), (problem.OBS_SIZE,)
 
 
-def run_of_td3(optimizer: str) -> Run:
-    policy = network(problem.OBS_SIZE, problem.ACTION_SIZE, nn.Tanh(), DeterministicHead())
-    critics = [
-        nn.Sequential(ConcatObsAndAction(), network(problem.OBS_SIZE + problem.ACTION_SIZE, 1)) for _ in range(2)
-    ]
-    optimizers = [optimizer_of(optimizer, each) for each in (policy, *critics)]
-    agent = agents.TD3(policy, *critics, *optimizers, ReplayBuffer(), problem.GAMMA, Greedy())
-    agent.optim_t = 1  # so that the first update is one of the policy, as in d3rlpy
-    modules = OfTD3(agent.policy, agent.target_policy, *map(nn.ModuleList, (agent.critics, agent.target_critics)))
-    return Run(agent, modules, ActionSpace.CONTINUOUS, {"critic_loss": "loss", "actor_loss": "policy_loss"})
+def options_of(case: str) -> dict[str, Any]:
+    options: dict[str, Any] = d3rlpy_runs.CASES[case][1](d3rlpy)
+    return options
 
 
-RUNS: dict[str, Callable[[str], Run]] = {
-    "DQN": functools.partial(run_of_dqn, agents.DQN),
-    "DoubleDQN": functools.partial(run_of_dqn, agents.DoubleDQN),
-    "TD3": run_of_td3,
+def critics_of(case: str, n_critics: int, discrete: bool = False) -> Any:
+    options = options_of(case)
+    factory = options.get("q_func_factory", d3rlpy.models.MeanQFunctionFactory())
+    size, n_critics = problem.N_ACTIONS if discrete else problem.ACTION_SIZE, options.get("n_critics", n_critics)
+    return critics(factory, ENCODER, SHAPE, size, discrete=discrete, n_critics=n_critics)
+
+
+def run_of_values(kind: Any, case: str, optimizer: str, **options: Any) -> Run:
+    model = critics_of(case, 1, discrete=True)
+    options["target_update_interval"] = 1 if case == "NFQ" else options_of(case).get("target_update_interval", 8000)
+    agent = kind(model, optimizer_of(optimizer, model.parameters()), ReplayBuffer(), problem.GAMMA, Greedy(), **options)
+    return Run(agent, {"q_funcs": "model", "targ_q_funcs": "target_model"}, {"loss": "loss"})
+
+
+def run_of_td3(kind: Any, case: str, optimizer: str, n_critics: int = 2, distance: Any = None, **options: Any) -> Run:
+    policy = DeterministicPolicy(*encoder_and_size(ENCODER, SHAPE), problem.ACTION_SIZE)
+    q_func = critics_of(case, n_critics)
+    optimizers = [optimizer_of(optimizer, each.parameters()) for each in (policy, q_func)]
+    agent = kind(policy, q_func, None, *optimizers, None, ReplayBuffer(), problem.GAMMA, Greedy(), **options)
+    modules = {
+        "policy": "policy", "targ_policy": "target_policy", "q_funcs": "q_func1", "targ_q_funcs": "target_q_func1"
+    }  # fmt: skip
+    more = {} if distance is None else {"bc_loss": lambda stats: distance(stats["distance"])}
+    return Run(agent, modules, {"critic_loss": "loss", "actor_loss": "policy_loss"} | more)
+
+
+def run_of_sac(kind: Any, case: str, optimizer: str, **options: Any) -> Run:
+    policy, q_func = GaussianPolicy(*encoder_and_size(ENCODER, SHAPE), problem.ACTION_SIZE), critics_of(case, 2)
+    optimizers = [optimizer_of(optimizer, each.parameters()) for each in (policy, q_func)]
+    fields = {"temperature": "temp_learning_rate", "alpha": "alpha_learning_rate"}
+    fields = {name: field for name, field in fields.items() if name == "temperature" or kind is not SoftActorCritic}
+    # A multiplier that d3rlpy does not learn is one that does not move here.
+    lr = {name: options_of(case).get(field, problem.LEARNING_RATE) for name, field in fields.items()}
+    agent = kind(
+        policy, q_func, None, *optimizers, None, ReplayBuffer(), problem.GAMMA, entropy_target=-problem.ACTION_SIZE,
+        multiplier_optimizers={name: functools.partial(optimizer_of, optimizer, lr=lr[name]) for name in lr},
+        multipliers_first=True, **options,
+    )  # fmt: skip
+    modules = {"policy": "policy", "q_funcs": "q_func1", "targ_q_funcs": "target_q_func1"}
+    metrics: dict[str, Any] = {
+        "critic_loss": "loss",
+        "actor_loss": "policy_loss",
+        "temp": lambda stats: agent.temperature,
+        "temp_loss": lambda stats: stats["temperature_loss"] if lr["temperature"] else 0.0,
+    }
+    if kind is SoftActorCritic:
+        return Run(agent, modules | {"log_temp": "temperature_holder"}, metrics)
+    threshold = options["alpha_threshold"]  # which d3rlpy takes off the gap of each of the two critics
+    metrics |= {
+        "alpha": lambda stats: agent.alpha,
+        "conservative_loss": lambda stats: 2 * agent.alpha * (stats["conservative_gap"].mean() - threshold),
+        "critic_loss": lambda stats: stats["loss"] - 2 * agent.alpha * threshold,
+    }
+    return Run(agent, modules | {"log_temp": "temperature_holder", "log_alpha": "alpha_holder"}, metrics)
+
+
+def run_of_cql(kind: Any, case: str, optimizer: str) -> Run:
+    given = options_of(case)
+    n, soft = given["n_action_samples"], given.get("soft_q_backup", False)
+    hard = functools.partial(max_next_value, n=n) if given.get("max_q_backup") else mode_next_value
+    return run_of_sac(
+        kind, case, optimizer, n_action_samples=n, soft_q_backup=soft, next_value=None if soft else hard,
+        conservative_weight=5.0, alpha_threshold=50.0, initial_alpha=1.0, max_alpha=1e6,
+    )  # fmt: skip
+
+
+def run_of_discrete_cql(case: str, optimizer: str) -> Run:
+    run = run_of_values(agents.DiscreteCQL, case, optimizer, gap=pooled_conservative_gap)
+    gaps: list[Tensor] = []
+
+    def penalty(value: Any, batch: Batch) -> Tensor:
+        gap = pooled_conservative_gap(value, batch.action)
+        gaps[:] = [gap.detach().mean()]
+        return gap
+
+    run.agent.penalty = penalty
+    run.names |= {"conservative_loss": lambda stats: gaps[0], "td_loss": lambda stats: stats["loss"] - gaps[0]}
+    return run
+
+
+RUNS: dict[str, Callable[[str, str], Run]] = {
+    "DQN": functools.partial(run_of_values, agents.DQN),
+    "DQN, two critics": functools.partial(run_of_values, agents.DQN),
+    "DQN, quantiles": functools.partial(run_of_values, agents.DQN),
+    "DoubleDQN": functools.partial(run_of_values, agents.DoubleDQN),
+    "NFQ": functools.partial(run_of_values, agents.DQN),
+    "DDPG": functools.partial(
+        run_of_td3, agents.TD3, n_critics=1, policy_update_delay=1, target_policy_smoothing_func=torch.clone
+    ),
+    "DiscreteCQL": run_of_discrete_cql,
+    "DiscreteCQL, two critics": run_of_discrete_cql,
+    "SAC": functools.partial(run_of_sac, SoftActorCritic, elementwise=square),
+    "SAC, fixed temperature": functools.partial(run_of_sac, SoftActorCritic, elementwise=square),
+    "CQL": functools.partial(run_of_cql, agents.CQL),
+    "CQL, soft_q_backup": functools.partial(run_of_cql, agents.CQL),
+    "CQL, max_q_backup": functools.partial(run_of_cql, agents.CQL),
+    "CQL, fixed multipliers": functools.partial(run_of_cql, agents.CQL),
+    "CalQL": functools.partial(run_of_cql, agents.CalQL),
+    "TD3": functools.partial(run_of_td3, agents.TD3),
+    "TD3PlusBC": functools.partial(run_of_td3, agents.TD3PlusBC, distance=torch.mean),
+    "ReBRAC": functools.partial(run_of_td3, agents.ReBRAC, distance=lambda each: each.sum(1).mean()),
 }
 
 
 def assert_runs_equal(path: Path, case: str, optimizer: str, seed: int) -> None:
     theirs = answer_of(path, case, optimizer, seed)
-    ours = d3rlpy_runs.run(RUNS[case](optimizer), d3rlpy, seed, functools.partial(draws_of, theirs))
+    ours = d3rlpy_runs.run(RUNS[case](case, optimizer), d3rlpy, seed, functools.partial(draws_of, theirs))
+    if "fixed" in case:  # d3rlpy computes gradients of multipliers that no optimiser has
+        for answers in (ours, theirs):
+            answers.pop("gradients/log_temp", None), answers.pop("gradients/log_alpha", None)
     assert_same_run(ours, theirs)
 
 
@@ -172,7 +259,7 @@ def test_ten_updates_are_those_of_d3rlpy(case: str, optimizer: str) -> None:
 
 def test_another_loss_is_told_apart() -> None:
     theirs = answer_of(ANSWERS, "DQN", "SGD", 0)
-    ours = d3rlpy_runs.run(RUNS["DoubleDQN"]("SGD"), d3rlpy, 0, functools.partial(draws_of, theirs))
+    ours = d3rlpy_runs.run(RUNS["DoubleDQN"]("DQN", "SGD"), d3rlpy, 0, functools.partial(draws_of, theirs))
     with pytest.raises(AssertionError):
         assert_same_run(ours, theirs)
 

@@ -100,6 +100,14 @@ class COMBO(CQL):
             the policy in the next state, and the uniform distribution.
         soft_q_backup: True to add the entropy in the next state to the critics' targets, as Soft Actor-Critic does. The
             policy's loss always contains the entropy.
+        multipliers_first: False to update a Lagrange multiplier after the step on the loss that it weights; True to
+            update it before, as in d3rlpy 2.8: the loss `temperature * log_prob - Q` then contains the new temperature.
+        multiplier_optimizers: Functions from the parameters of a Lagrange multiplier to their optimiser, keyed by the
+            name of the multiplier. Adam updates the others.
+        next_value: Function called as (policy, target critics, batch), which returns the value of the next states if
+            `soft_q_backup` is False: min_i Q_i'(s', a') of a sample a' of the policy if None; `mode_next_value`, of the
+            policy's mode, in d3rlpy 2.8, or `max_next_value`, the maximum over sampled actions, its `max_q_backup`.
+        max_alpha: Maximum of a learnt alpha: min(exp(log_alpha), max_alpha). None sets no maximum; 1e6 in d3rlpy 2.8.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.

@@ -14,18 +14,33 @@ from pfrl_like.agents.double_dqn import DoubleDQN
 from pfrl_like.agents.offline.future_returns import check_continuation, future_returns
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.batch import Batch, batch_of_states
+from pfrl_like.distributions import mode_of
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
-from pfrl_like.learning.compatibility.parts import check_numbers_in
+from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.compatibility.spaces import Bounds
-from pfrl_like.learning.critics import average, critic_loss, distribution_of, mean_value, min_value, values_of_actions
+from pfrl_like.learning.critics import (
+    average,
+    critic_loss,
+    distribution_of,
+    mean_value,
+    min_next_value,
+    min_value,
+    minimum,
+    values_of_actions,
+)
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import check_counts, constructor_only
+from pfrl_like.utils.checks import check_counts, check_function, constructor_only
 from pfrl_like.utils.contexts import evaluation_mode
+
+#: Function called as (policy, target critics, batch), which returns an `ActionValue` of the next states.
+NextValue = Callable[[Any, Sequence[Any], Batch], Any]
+#: Function called as (value of the states, actions in the data), which returns the conservative gap of each row, [N].
+Gap = Callable[[Any, Tensor], Tensor]
 
 
 @torch.no_grad()
@@ -64,6 +79,30 @@ def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) ->
     return torch.logsumexp(values - log_density, 0) - data_value
 
 
+def mode_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch) -> Any:
+    """Return the minimum over the critics of Q'(s', a') for the mode a' of the policy, an `ActionValue`."""
+    return min_next_value(target_critics, batch, mode_of(distribution_of(policy, batch, next=True)))
+
+
+def max_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n: int) -> Any:
+    """Return the maximum over n sampled actions a' of min_i Q_i'(s', a') (arXiv:2006.04779, appendix F).
+
+    Args:
+        policy: Policy from which the actions are sampled.
+        target_critics: Target networks of the critics. If they are distributional, the result is the whole distribution
+            of the action whose mean value is largest.
+        batch: Transitions or sequences.
+        n: Number of actions per row.
+
+    Returns:
+        An `ActionValue` with one action.
+    """
+    actions = distribution_of(policy, batch, next=True).sample((n,))
+    values = minimum([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
+    best = values.argmax(0)
+    return min_next_value(target_critics, batch, actions[best, torch.arange(len(best), device=best.device)])
+
+
 @constructor_only("initial_alpha", "alpha_holder", "alpha_optimizer")
 class CQL(SoftActorCritic):
     """Conservative Q-Learning, CQL(H): Soft Actor-Critic with a term that lowers the values of unseen actions.
@@ -72,6 +111,9 @@ class CQL(SoftActorCritic):
     are from the policy and from the uniform distribution on [-1, 1]. The TD loss is the full squared error. The
     equation in the paper has half the squared error, but published weights of the conservative term assume the full
     squared error.
+
+    The weighted gap of critic i is w gap_i, and alpha rises if its mean over the critics is above `alpha_threshold`.
+    d3rlpy 2.8 has w (gap_i - tau) in both places: `alpha_threshold` = w tau gives the same gradients.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -129,6 +171,14 @@ class CQL(SoftActorCritic):
             the policy in the next state, and the uniform distribution.
         soft_q_backup: True to add the entropy in the next state to the critics' targets, as Soft Actor-Critic does. The
             policy's loss always contains the entropy.
+        multipliers_first: False to update a Lagrange multiplier after the step on the loss that it weights; True to
+            update it before, as in d3rlpy 2.8: the loss `temperature * log_prob - Q` then contains the new temperature.
+        multiplier_optimizers: Functions from the parameters of a Lagrange multiplier to their optimiser, keyed by the
+            name of the multiplier. Adam updates the others.
+        next_value: Function called as (policy, target critics, batch), which returns the value of the next states if
+            `soft_q_backup` is False: min_i Q_i'(s', a') of a sample a' of the policy if None; `mode_next_value`, of the
+            policy's mode, in d3rlpy 2.8, or `max_next_value`, the maximum over sampled actions, its `max_q_backup`.
+        max_alpha: Maximum of a learnt alpha: min(exp(log_alpha), max_alpha). None sets no maximum; 1e6 in d3rlpy 2.8.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -183,10 +233,19 @@ class CQL(SoftActorCritic):
         alpha_optimizer_lr: float | None = 3e-4,
         n_action_samples: int = 10,
         soft_q_backup: bool = True,
+        multipliers_first: bool = False,
+        multiplier_optimizers: Mapping[str, Callable[[Any], torch.optim.Optimizer]] | None = None,
+        next_value: NextValue | None = None,
+        max_alpha: float | None = None,
     ) -> None:
         check_counts(n_action_samples=n_action_samples)
         self.n_action_samples, self.conservative_weight = n_action_samples, conservative_weight
-        self.soft_q_backup = soft_q_backup
+        self.soft_q_backup, self.next_value, self.max_alpha = soft_q_backup, next_value, max_alpha
+        check_function(optional=True, next_value=next_value)
+        if soft_q_backup and next_value is not None:
+            raise ValueError("next_value is given, but soft_q_backup is True: pass soft_q_backup=False")
+        if max_alpha is not None:
+            check_positive(self, "max_alpha")
         check_numbers_in(self, conservative_weight=(0, None))
         self.initial_alpha, self.alpha_threshold = initial_alpha, alpha_threshold
         self.alpha_optimizer_lr = alpha_optimizer_lr
@@ -194,8 +253,8 @@ class CQL(SoftActorCritic):
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
         """Return the Lagrange multipliers temperature and alpha."""
-        lr = self.alpha_optimizer_lr
-        alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
+        options = self.alpha_optimizer_lr, self.multiplier_optimizers.get("alpha"), self.max_alpha
+        alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, *options)
         return [*super()._make_multipliers(), alpha]
 
     @property
@@ -208,6 +267,9 @@ class CQL(SoftActorCritic):
 
         If `soft_q_backup` is True, the rewards contain the entropy bonus.
         """
+        if self.next_value is not None:
+            with evaluation_mode(self.policy):
+                return self.next_value(self.policy, self._bootstrap_critics(), batch), batch.reward
         next_value, soft = super().bootstrap(batch)
         return next_value, soft if self.soft_q_backup else batch.reward
 
@@ -218,27 +280,54 @@ class CQL(SoftActorCritic):
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Minimise the critics' losses, then the loss of alpha. The loss of alpha depends on the mean of the gaps."""
-        gaps: list[Tensor] = []
-        results = self._step_critics(self._conservative_losses(batch, gaps), step)
-        gap, threshold = average(gaps), self.alpha_threshold or 0.0
-        self._multipliers["alpha"].update(step, gap, -threshold, batch.weight, self.batch_accumulator)
-        return results, {"conservative_gap": gap}
+        """Minimise the critics' losses, then the loss of alpha. The loss of alpha depends on the mean of the gaps.
 
-    def _conservative_losses(self, batch: Batch, gaps: list[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the items of `critic_losses`. Append the detached weighted gap of each critic, [N], to `gaps`."""
+        If `multipliers_first` is True, minimise the loss of alpha first.
+        """
+        gaps: list[Tensor] = []
+        stats: dict[str, Tensor] = {}
+
+        def update_alpha() -> None:
+            gap = stats["conservative_gap"] = average(gaps)
+            update = gap, -(self.alpha_threshold or 0.0), batch.weight, self.batch_accumulator
+            stats.update(self._multipliers["alpha"].update(step, *update))
+
+        before = update_alpha if self.multipliers_first else None
+        results = self._step_critics(self._conservative_losses(batch, gaps, before), step)
+        if before is None:
+            update_alpha()
+        return results, stats
+
+    def _conservative_losses(
+        self, batch: Batch, gaps: list[Tensor], before: Callable[[], None] | None = None
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the items of `critic_losses`. Append the detached weighted gap of each critic, [N], to `gaps`.
+
+        `before` is called between the computation of all gaps and the first item.
+        """
+        terms: Iterable[tuple[tuple[Tensor, Tensor, Tensor], Tensor]] = self._conservative_terms(batch, gaps)
+        if before is not None:
+            terms = [*terms]
+            before()
+        alpha = self._multipliers["alpha"]()
+        for (loss, td_error, mean), gap in terms:
+            yield loss + alpha * gap, td_error, mean
+
+    def _conservative_terms(
+        self, batch: Batch, gaps: list[Tensor]
+    ) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
+        """Yield the result of `critic_loss` and the mean weighted gap of each critic."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluation_mode(self.policy):
             actions, log_density = conservative_actions(self.policy, batch, self.n_action_samples)
-        alpha = self._multipliers["alpha"]()
         for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
-            loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self._loss_options)
+            result = critic_loss(value, rows, next_value, reward, **self._loss_options)
             values = self._sampled_action_values(values_of_actions(critic, batch, actions), batch)
             gap = self.conservative_weight * self._gap(values, log_density, mean_value(value), batch)
             gaps.append(gap.detach())
-            yield loss + alpha * weighted_mean(gap, rows.weight, self.batch_accumulator), td_error, mean
+            yield result, weighted_mean(gap, rows.weight, self.batch_accumulator)
 
     def _sampled_action_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Return the values of the sampled actions for the conservative term, [3 * n_action_samples, N].
@@ -256,18 +345,26 @@ class CQL(SoftActorCritic):
         return {**super()._bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
 
 
-def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
+def pooled_conservative_gap(value: Any, action: Tensor) -> Tensor:
     """Return log sum exp of Q(s, .) over the allowed actions, minus Q(s, a), [N] (arXiv:2006.04779, eq. 4).
 
     Args:
-        value: A `DiscreteActionValue` or a distributional subclass. For an ensemble, the gaps of the members are
-            summed.
+        value: A `DiscreteActionValue` or a distributional subclass. For an ensemble, Q is the mean or the minimum over
+            the members.
         action: Actions in the data, [N].
     """
-    gaps = [
-        each.without_forbidden(each.q_values).logsumexp(1) - each.evaluate_actions(action)
-        for each in getattr(value, "members", [value])
-    ]
+    gap: Tensor = value.without_forbidden(value.q_values).logsumexp(1) - value.evaluate_actions(action)
+    return gap
+
+
+def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
+    """Return `pooled_conservative_gap`, [N], or for an ensemble the sum of the members' gaps.
+
+    Args:
+        value: A `DiscreteActionValue` or a distributional subclass.
+        action: Actions in the data, [N].
+    """
+    gaps = [pooled_conservative_gap(each, action) for each in getattr(value, "members", [value])]
     return torch.stack(gaps).sum(0) if len(gaps) > 1 else gaps[0]
 
 
@@ -314,6 +411,9 @@ class DiscreteCQL(DoubleDQN):
             30 s and is logged (level INFO).
         conservative_weight: Weight of the conservative gap: log sum exp of Q(s, .) minus Q(s, a) of the action in the
             data.
+        gap: Function called as (Q(s, .), actions in the data), which returns the gap of each row, [N]. For an ensemble,
+            `discrete_conservative_gap` is sum_i gap(Q_i), and `pooled_conservative_gap` is gap(mean_i Q_i), as in
+            d3rlpy 2.8.
 
     Raises:
         ValueError: If `conservative_weight` is negative, or if another argument is outside its documented range.
@@ -352,14 +452,16 @@ class DiscreteCQL(DoubleDQN):
         burn_in: int = 0,
         compile: bool = False,
         conservative_weight: float = 1.0,
+        gap: Gap = discrete_conservative_gap,
     ) -> None:
-        self.conservative_weight = conservative_weight
+        self.conservative_weight, self.gap = conservative_weight, gap
+        check_function(gap=gap)
         check_numbers_in(self, conservative_weight=(0, None))
         super().__init__(**arguments_for(DoubleDQN, locals()))
 
     def penalty(self, value: Any, batch: Batch) -> Tensor:
         """Return the conservative term of each row, `conservative_weight` times the gap, [N]."""
-        return self.conservative_weight * discrete_conservative_gap(value, batch.action)
+        return self.conservative_weight * self.gap(value, batch.action)
 
 
 class CalQL(CQL):
@@ -375,8 +477,9 @@ class CalQL(CQL):
     of d3rlpy do not bootstrap at the end of a truncated episode.
 
     A batch that is passed to `update` must contain the steps after each transition. `sample_batch(...,
-    continuation=math.inf)` returns such a batch. Runners and the agent itself sample such batches. The agent does not
-    support recurrent networks.
+    continuation=math.inf)` returns such a batch. Runners and the agent itself sample such batches. If a batch contains
+    `returns`, [N], they are used as G instead; those of d3rlpy 2.8 end without a bootstrap at a truncated episode's
+    end. The agent does not support recurrent networks.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -431,6 +534,14 @@ class CalQL(CQL):
             the policy in the next state, and the uniform distribution.
         soft_q_backup: True to add the entropy in the next state to the critics' targets, as Soft Actor-Critic does. The
             policy's loss always contains the entropy.
+        multipliers_first: False to update a Lagrange multiplier after the step on the loss that it weights; True to
+            update it before, as in d3rlpy 2.8: the loss `temperature * log_prob - Q` then contains the new temperature.
+        multiplier_optimizers: Functions from the parameters of a Lagrange multiplier to their optimiser, keyed by the
+            name of the multiplier. Adam updates the others.
+        next_value: Function called as (policy, target critics, batch), which returns the value of the next states if
+            `soft_q_backup` is False: min_i Q_i'(s', a') of a sample a' of the policy if None; `mode_next_value`, of the
+            policy's mode, in d3rlpy 2.8, or `max_next_value`, the maximum over sampled actions, its `max_q_backup`.
+        max_alpha: Maximum of a learnt alpha: min(exp(log_alpha), max_alpha). None sets no maximum; 1e6 in d3rlpy 2.8.
         horizon: Number of later steps that a return includes before it bootstraps. If the later steps of two rows of
             the minibatch overlap or are adjacent, the return of the earlier row also includes the later steps of the
             other row. None includes all steps to the end of the episode.
@@ -484,6 +595,10 @@ class CalQL(CQL):
         alpha_optimizer_lr: float | None = 3e-4,
         n_action_samples: int = 10,
         soft_q_backup: bool = True,
+        multipliers_first: bool = False,
+        multiplier_optimizers: Mapping[str, Callable[[Any], torch.optim.Optimizer]] | None = None,
+        next_value: NextValue | None = None,
+        max_alpha: float | None = None,
         horizon: int | None = None,
     ) -> None:
         check_counts(optional=True, horizon=horizon)
@@ -497,9 +612,11 @@ class CalQL(CQL):
         check_continuation(self.replay_buffer)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the returns, then update as in `CQL`."""
-        with evaluation_mode(self.policy):
-            returns = future_returns(batch, self._target_value, 1.0)
+        """Compute the returns, unless the batch contains them, then update as in `CQL`."""
+        returns = batch.returns
+        if returns is None:
+            with evaluation_mode(self.policy):
+                returns = future_returns(batch, self._target_value, 1.0)
         return super().learn(batch.replace(returns=returns, continuation=None))
 
     def _target_value(self, obs: Any) -> Tensor:
