@@ -2,15 +2,17 @@
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from conformance.test_d3rlpy_runs import _float64, answer_of, assert_same_run, draws_of, optimizer_of
+from conformance.test_d3rlpy_runs import SCRIPT, _float64, answer_of, assert_same_run
+from peer_libraries import TESTS, answer, asks
 from peers import d3rlpy_runs, problem
 from torch import nn
 
@@ -29,6 +31,7 @@ from pfrl_like.replay_buffers import ReplayBuffer
 
 float64 = _float64  # a fixture that each test uses
 ENCODER, SHAPE = VectorEncoderFactory(problem.HIDDEN), (problem.OBS_SIZE,)
+ANSWERS = TESTS / "data/peers/d3rlpy_offline_runs.npz"
 Metrics = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 
 
@@ -82,6 +85,11 @@ def losses(error: Any, stats: Mapping[str, Any]) -> dict[str, Any]:
 
 def losses_and_temperature(error: Any, stats: Mapping[str, Any]) -> dict[str, Any]:
     return {**losses(error, stats), "temp": 0.0, "temp_loss": 0.0}
+
+
+def optimizer_of(kind: str, module: nn.Module, factor: float = 1.0) -> torch.optim.Optimizer:
+    parameters, lr = module.parameters(), factor * problem.LEARNING_RATE
+    return torch.optim.SGD(parameters, lr) if kind == "SGD" else torch.optim.Adam(parameters, lr, eps=problem.EPS)
 
 
 def parts(kind: type[nn.Module], n_outputs: int = problem.ACTION_SIZE, **options: Any) -> Any:
@@ -150,11 +158,9 @@ def run_of_iql(optimizer: str) -> Run:
 def run_of_awac(optimizer: str) -> Run:
     policy = parts(GaussianPolicy, squashes_samples=False, min_logstd=-6.0, max_logstd=0.0, has_common_std=True)
     q_func = ensemble(2)
-    smaller = torch.optim.SGD if optimizer == "SGD" else functools.partial(torch.optim.Adam, eps=problem.EPS)
     agent = agents.AWAC(
-        policy, q_func, None, smaller(policy.parameters(), lr=problem.LEARNING_RATE / 100),
-        optimizer_of(optimizer, q_func), None, ReplayBuffer(), problem.GAMMA,
-        n_action_samples=4, weight_type="softmax", next_policy=policy.squashed(),
+        policy, q_func, None, optimizer_of(optimizer, policy, 0.01), optimizer_of(optimizer, q_func), None,
+        ReplayBuffer(), problem.GAMMA, n_action_samples=4, weight_type="softmax", next_policy=policy.squashed(),
     )  # fmt: skip
     return AWAC(agent, networks(agent, log_temp=Temperature()), losses_and_temperature)
 
@@ -266,7 +272,6 @@ def run_of_discrete_sac(optimizer: str) -> Run:
     return Run(agent, modules, losses, discrete=True, target_update_interval=3)
 
 
-ANSWERS = Path("/tmp/g3/all.npz")
 RUNS: dict[str, Callable[[str], Run]] = {
     "BC": run_of_bc,
     "BC, stochastic": functools.partial(run_of_bc, stochastic=True),
@@ -284,16 +289,15 @@ RUNS: dict[str, Callable[[str], Run]] = {
 }
 
 
-def draws_for(case: str, theirs: Mapping[str, Any], update: int) -> list[Any]:
+def draws_for(case: str, theirs: Mapping[str, Any], update: int) -> Iterator[Any]:
     """The numbers that an update of d3rlpy drew, in our order: it draws BEAR's latent vectors sample by sample."""
-    draws, size = draws_of(theirs, update), 2 * problem.ACTION_SIZE
-    if case == "BEAR":
-        draws = [
-            each.reshape(-1, problem.ROWS, size).swapaxes(0, 1).reshape(each.shape)
-            if each.shape[1:] == (size,) and len(each) > problem.ROWS else each
-            for each in draws
-        ]  # fmt: skip
-    return draws
+    size = 2 * problem.ACTION_SIZE
+    for i in itertools.count():
+        drawn = theirs.get(f"drawn/{update}/{i}")
+        if drawn is None:
+            return
+        is_latent = case == "BEAR" and drawn.shape[1:] == (size,) and len(drawn) > problem.ROWS
+        yield drawn.reshape(-1, problem.ROWS, size).swapaxes(0, 1).reshape(drawn.shape) if is_latent else drawn
 
 
 def assert_runs_equal(path: Path, case: str, optimizer: str, seed: int) -> None:
@@ -308,3 +312,12 @@ def assert_runs_equal(path: Path, case: str, optimizer: str, seed: int) -> None:
 @pytest.mark.parametrize("case", RUNS)
 def test_ten_updates_are_those_of_d3rlpy(case: str, optimizer: str) -> None:
     assert_runs_equal(ANSWERS, case, optimizer, 0)
+
+
+@asks("d3rlpy")
+def test_ten_updates_are_those_of_d3rlpy_with_five_seeds(tmp_path: Path) -> None:
+    path = answer("d3rlpy", SCRIPT, tmp_path / "runs.npz", "5", *RUNS)
+    for case in RUNS:
+        for optimizer in d3rlpy_runs.OPTIMIZERS:
+            for seed in range(5):
+                assert_runs_equal(path, case, optimizer, seed)

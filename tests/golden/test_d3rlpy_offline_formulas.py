@@ -175,7 +175,10 @@ def test_bears_policy_may_learn_without_the_discrepancy() -> None:
 
 
 def test_bears_policy_learns_the_discrepancy_alone_in_the_warmup() -> None:
-    agent, batch = made("BEAR", warmup_steps=1, initial_alpha=2.0, alpha_threshold=0.5), make_batch().replace(weight=None)
+    agent, batch = (
+        made("BEAR", warmup_steps=1, initial_alpha=2.0, alpha_threshold=0.5),
+        make_batch().replace(weight=None),
+    )
     before = agent.alpha, agent.temperature, [each.clone() for each in agent.q_func1.parameters()]
     _, stats = agent.update(batch)
     assert stats["policy_loss"].item() == pytest.approx(2.0 * (stats["mmd"].mean().item() - 0.5))

@@ -121,7 +121,7 @@ class BEAR(SoftActorCritic):
             updated imitator, as in d3rlpy 2.8. False for the imitator's step after them.
         n_target_samples: Number of actions sampled from the policy in each next state for the targets.
         warmup_steps: Number of initial updates in which the policy minimises alpha * (discrepancy - alpha_threshold)
-            alone, and alpha and the temperature are constant. The critics and the imitator learn. d3rlpy 2.8 has 40,000.
+            alone, and alpha and the temperature are constant; the critics and the imitator learn. 40,000 in d3rlpy 2.8.
         unsquashed_mmd: False for the discrepancy of actions of policy and imitator. True for that of the policy's
             samples x before the squashing tanh(x), and of tanh(y) for the imitator's actions y, as in d3rlpy 2.8, whose
             decoder has unbounded outputs.
@@ -244,8 +244,9 @@ class BEAR(SoftActorCritic):
             self.sync_target_network()
             return result
         result = super().learn(batch)
-        if self.log_alpha_bounds is not None and self.alpha_threshold is not None:
-            self.alpha_holder.log_temperature.data.clamp_(*self.log_alpha_bounds)
+        holder = self._multipliers["alpha"].holder
+        if self.log_alpha_bounds is not None and holder is not None:
+            holder.log_temperature.data.clamp_(*self.log_alpha_bounds)
         return result
 
     def update_step(
@@ -258,8 +259,8 @@ class BEAR(SoftActorCritic):
     ) -> Update:
         """Minimise the losses of critics, policy and imitator.
 
-        If `only_imitation` is True, minimise only the imitator's loss. If `is_warmup` is True, the policy's loss is that
-        of the warm-up.
+        If `only_imitation` is True, minimise only the imitator's loss. If `is_warmup` is True, the policy's loss is
+        that of the warm-up.
         """
         update = super().update_step
 
