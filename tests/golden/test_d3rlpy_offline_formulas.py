@@ -17,6 +17,7 @@ from pfrl_like.agents.offline.bc import bc_loss, discrete_bc_loss
 from pfrl_like.batch import Batch
 from pfrl_like.d3rlpy.models import VectorEncoderFactory
 from pfrl_like.d3rlpy.models.policies import CategoricalPolicy
+from pfrl_like.functions import maximum_mean_discrepancy
 
 #: Two steps, the second of which is terminal.
 BATCH = Batch(
@@ -136,3 +137,68 @@ def test_the_imitator_may_learn_first(kind: str) -> None:
         agent = made(kind, imitator=make_vae(), imitates_first=first)
         agent.update_step(make_batch(), lambda name, loss: names.append(name))  # noqa: B023 - called at once
         assert names.index("imitator_optimizer") == (0 if first else len(names) - 1)
+
+
+# BEAR
+
+
+def policy_step(agent: Any, batch: Batch, seed: int = 1) -> dict[str, Tensor]:
+    """The gradient of the policy's last layer, and the statistics of a step of the policy; no parameter changes."""
+    torch.manual_seed(seed)
+    gradients: list[Tensor] = []
+
+    def step(name: str, loss: Tensor) -> None:
+        if name == "policy_optimizer":
+            gradients.extend(torch.autograd.grad(loss, [*agent.policy.parameters()][-1:]))
+
+    stats = agent.policy_step(batch, step)
+    return {"gradient": gradients[0], **stats}
+
+
+def test_bears_discrepancy_may_be_before_the_squashing() -> None:
+    agent, batch = made("BEAR", imitator=make_vae(), unsquashed_mmd=True, n_mmd_action_samples=5), make_batch()
+    torch.manual_seed(1)
+    found = agent._discrepancy(batch)
+    torch.manual_seed(1)
+    y = agent.imitator.draw(batch.obs, 5).tanh()
+    x = agent.policy(batch.obs).base_dist.rsample((5,))
+    torch.testing.assert_close(found, maximum_mean_discrepancy(x, y, agent.mmd_sigma, agent.mmd_kernel))
+
+
+def test_bears_policy_may_learn_without_the_discrepancy() -> None:
+    batch = make_batch()
+    found, paper = (policy_step(made("BEAR", penalises_policy=each), batch) for each in (False, True))
+    without = policy_step(made("BEAR", initial_alpha=0.0, alpha_threshold=None), batch)
+    torch.testing.assert_close(found["gradient"], without["gradient"])
+    assert not torch.allclose(paper["gradient"], without["gradient"])
+    assert found["policy_loss"] == paper["policy_loss"] == without["policy_loss"] + found["mmd_loss"]
+
+
+def test_bears_policy_learns_the_discrepancy_alone_in_the_warmup() -> None:
+    agent, batch = (
+        made("BEAR", warmup_steps=1, initial_alpha=2.0, alpha_threshold=0.5),
+        make_batch().replace(weight=None),
+    )
+    before = agent.alpha, agent.temperature, [each.clone() for each in agent.q_func1.parameters()]
+    _, stats = agent.update(batch)
+    assert stats["policy_loss"].item() == pytest.approx(2.0 * (stats["mmd"].mean().item() - 0.5))
+    assert (agent.alpha, agent.temperature, agent.n_policy_updates) == (*before[:2], 1)
+    assert all(not torch.equal(a, b) for a, b in zip(before[2], agent.q_func1.parameters(), strict=True))
+    agent.update(batch)
+    assert agent.alpha != before[0]
+
+
+def test_bears_alpha_stays_in_its_bounds() -> None:
+    agent = made("BEAR", initial_alpha=math.exp(0.9), alpha_optimizer_lr=1.0, log_alpha_bounds=(0.5, 1.0))
+    agent.alpha_threshold = -10.0  # far below any discrepancy
+    agent.update(make_batch())
+    assert agent.alpha == pytest.approx(math.e)
+
+
+def test_bears_targets_have_a_number_of_samples_of_their_own() -> None:
+    batch, values = make_batch(), []
+    for options in ({"n_target_samples": 3}, {"n_action_samples": 3}):
+        agent = made("BEAR", **options)
+        torch.manual_seed(1)
+        values.append(agent.bootstrap(batch)[0].q_values)
+    torch.testing.assert_close(*values)

@@ -1,6 +1,5 @@
 """Bootstrapping Error Accumulation Reduction (Kumar et al. 2019, arXiv:1906.00949)."""
 
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -106,8 +105,8 @@ class BEAR(SoftActorCritic):
         imitator: A `ConditionalVAE`, or a policy: module from observations to distributions of actions.
         imitator_optimizer: Optimiser of the imitator.
         lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
-        n_action_samples: Number of actions sampled from the policy in each state, both in the targets and when the
-            agent acts in evaluation.
+        n_action_samples: Number of actions sampled from the policy in each state when the agent acts in evaluation, and
+            in the targets if `n_target_samples` is None.
         n_mmd_action_samples: Number of actions from which the discrepancy is computed: `n_mmd_action_samples` actions
             of the policy and as many of the imitator; at least 2.
         mmd_kernel: "gaussian" or "laplacian".
@@ -120,6 +119,22 @@ class BEAR(SoftActorCritic):
         rl_start_step: Number of initial updates that train only the imitator. The attribute may be changed at any time.
         imitates_first: True for the imitator's step before the steps of critics and policy, whose losses then use the
             updated imitator, as in d3rlpy 2.8. False for the imitator's step after them.
+        n_target_samples: Number of actions sampled from the policy in each next state for the targets.
+        warmup_steps: Number of initial updates in which the policy minimises alpha * (discrepancy - alpha_threshold)
+            alone, and alpha and the temperature are constant; the critics and the imitator learn. 40,000 in d3rlpy 2.8.
+        unsquashed_mmd: False for the discrepancy of actions of policy and imitator. True for that of the policy's
+            samples x before the squashing tanh(x), and of tanh(y) for the imitator's actions y, as in d3rlpy 2.8, whose
+            decoder has unbounded outputs.
+        penalises_policy: True for the policy's loss J(pi) + alpha * (discrepancy - alpha_threshold), where J is
+            the loss of Soft Actor-Critic. False for J(pi) after the warm-up, as in d3rlpy 2.8, where the gradient of
+            alpha's loss -alpha * (discrepancy - alpha_threshold) also reaches the policy and cancels that of the second
+            term.
+        log_alpha_bounds: Bounds to which log(alpha) is clipped after an update; (-5, 10) in d3rlpy 2.8. If None, it has
+            no bounds.
+        multipliers_first: False to update the temperature after the step on the loss that it weights; True to update it
+            before, as in d3rlpy 2.8: the loss `temperature * log_prob - Q` then contains the new temperature.
+        multiplier_optimizers: Functions from the parameters of a Lagrange multiplier to their optimiser, keyed by the
+            name of the multiplier. Adam updates the others.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -190,12 +205,23 @@ class BEAR(SoftActorCritic):
         beta: float = 0.5,
         rl_start_step: float = 0,
         imitates_first: bool = False,
+        n_target_samples: int | None = None,
+        warmup_steps: float = 0,
+        unsquashed_mmd: bool = False,
+        penalises_policy: bool = True,
+        log_alpha_bounds: tuple[float, float] | None = None,
+        multipliers_first: bool = False,
+        multiplier_optimizers: Mapping[str, Callable[[Any], torch.optim.Optimizer]] | None = None,
     ) -> None:
         self.lam, self.mmd_sigma, self.mmd_kernel = lam, mmd_sigma, mmd_kernel
         check_numbers_in(self, lam=(0, 1))
         check_positive(self, "mmd_sigma")
         check_choice("mmd_kernel", mmd_kernel, KERNELS)
         check_counts(n_action_samples=n_action_samples)
+        check_counts(optional=True, n_target_samples=n_target_samples)
+        self.warmup_steps, self.unsquashed_mmd, self.penalises_policy = warmup_steps, unsquashed_mmd, penalises_policy
+        check_numbers_in(self, warmup_steps=(0, None))
+        self.n_target_samples, self.log_alpha_bounds = n_target_samples, log_alpha_bounds
         check_counts(least=2, n_mmd_action_samples=n_mmd_action_samples)
         self.n_action_samples, self.n_mmd_action_samples = n_action_samples, n_mmd_action_samples
         self.alpha_threshold, self.initial_alpha = alpha_threshold, initial_alpha
@@ -210,17 +236,39 @@ class BEAR(SoftActorCritic):
 
     def learn(self, batch: Batch) -> Update:
         """Update all networks. The first `rl_start_step` updates train only the imitator."""
-        if self.optim_t >= self.rl_start_step:
-            return super().learn(batch)
-        return self._run_update_step(batch.replace(action=batch.action.float()), False, True)
+        if self.optim_t < self.rl_start_step:
+            return self._run_update_step(batch.replace(action=batch.action.float()), False, True)
+        if self.optim_t < self.warmup_steps:
+            result = self._run_update_step(batch.replace(action=batch.action.float()), True, False, True)
+            self._policy_updates.count += 1
+            self.sync_target_network()
+            return result
+        result = super().learn(batch)
+        holder = self._multipliers["alpha"].holder
+        if self.log_alpha_bounds is not None and holder is not None:
+            holder.log_temperature.data.clamp_(*self.log_alpha_bounds)
+        return result
 
-    def update_step(self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False) -> Update:
+    def update_step(
+        self,
+        batch: Batch,
+        step: Step,
+        with_policy: bool = True,
+        only_imitation: bool = False,
+        is_warmup: bool = False,
+    ) -> Update:
         """Minimise the losses of critics, policy and imitator.
 
-        If `only_imitation` is True, minimise only the imitator's loss.
+        If `only_imitation` is True, minimise only the imitator's loss. If `is_warmup` is True, the policy's loss is
+        that of the warm-up.
         """
-        learn = None if only_imitation else functools.partial(super().update_step, batch, step, with_policy)
-        return imitation.step_imitator(self, batch, step, learn)
+        update = super().update_step
+
+        def learn() -> Update:
+            td_error, stats = update(batch, step, with_policy and not is_warmup)
+            return td_error, stats | (self._warmup_step(batch, step) if is_warmup else {})
+
+        return imitation.step_imitator(self, batch, step, None if only_imitation else learn)
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """Raise an error if the losses cannot be computed with the policy, the critics and the imitator."""
@@ -244,8 +292,8 @@ class BEAR(SoftActorCritic):
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
         """Return the Lagrange multipliers temperature and alpha."""
-        lr = self.alpha_optimizer_lr
-        alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
+        options = self.alpha_optimizer_lr, self.multiplier_optimizers.get("alpha")
+        alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, *options)
         return [*super()._make_multipliers(), alpha]
 
     @property
@@ -256,7 +304,8 @@ class BEAR(SoftActorCritic):
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the value of the next states (`bear_next_value`), and the rewards plus the entropy bonus, [N]."""
         with evaluation_mode(self.policy):
-            value, log_prob = bear_next_value(self.policy, self.target_critics, batch, self.n_action_samples, self.lam)
+            n = self.n_target_samples or self.n_action_samples
+            value, log_prob = bear_next_value(self.policy, self.target_critics, batch, n, self.lam)
         return value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
@@ -265,16 +314,36 @@ class BEAR(SoftActorCritic):
         If the temperature is learnt, also minimise its loss. If alpha is learnt, also minimise its loss.
         (arXiv:1906.00949, eq. 1 and Algorithm 1.)
         """
-        loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
-        discrepancy = self._discrepancy(batch)
-        threshold = self.alpha_threshold or 0.0
-        excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
-        loss = loss + self._multipliers["alpha"]() * excess
+        temperature, options = self._multipliers["temperature"], (batch.weight, self.batch_accumulator)
+        stats: dict[str, Tensor] = {}
+
+        def update_temperature(log_prob: Tensor) -> Any:
+            stats.update(temperature.update(step, log_prob, self.entropy_target, *options))
+            return temperature()
+
+        loss, log_prob, entropy = self.policy_loss(
+            batch, update_temperature if self.multipliers_first else temperature()
+        )
+        penalty, discrepancy = self._penalty(batch)
+        loss = loss + (penalty if self.penalises_policy else penalty.detach())
         step("policy_optimizer", loss)
-        options = batch.weight, self.batch_accumulator
-        self._multipliers["temperature"].update(step, log_prob, self.entropy_target, *options)
-        self._multipliers["alpha"].update(step, discrepancy.detach(), -threshold, *options)
-        return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
+        if not self.multipliers_first:
+            update_temperature(log_prob)
+        stats |= self._multipliers["alpha"].update(step, discrepancy.detach(), -(self.alpha_threshold or 0.0), *options)
+        constrained = {"mmd_loss": penalty.detach(), "mmd": discrepancy.detach()}
+        return {"policy_loss": loss.detach(), "entropy": entropy, **constrained, **stats}
+
+    def _warmup_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Minimise alpha * (discrepancy - alpha_threshold) by the policy."""
+        penalty, discrepancy = self._penalty(batch)
+        step("policy_optimizer", penalty)
+        return {"policy_loss": penalty.detach(), "mmd": discrepancy.detach()}
+
+    def _penalty(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return alpha * (discrepancy - alpha_threshold), a scalar, and the discrepancy, [N]."""
+        discrepancy = self._discrepancy(batch)
+        excess = discrepancy - (self.alpha_threshold or 0.0)
+        return self._multipliers["alpha"]() * weighted_mean(excess, batch.weight, self.batch_accumulator), discrepancy
 
     def _discrepancy(self, batch: Batch) -> Tensor:
         """Return the discrepancy between actions of the policy and of the imitator, [N].
@@ -283,5 +352,8 @@ class BEAR(SoftActorCritic):
         """
         with evaluation_mode(self.imitator):
             imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
-        sampled = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))
+        distribution = distribution_of(self.policy, batch)
+        if self.unsquashed_mmd:
+            distribution, imitated = distribution.base_dist, imitated.tanh()
+        sampled = distribution.rsample((self.n_mmd_action_samples,))
         return maximum_mean_discrepancy(sampled, imitated, self.mmd_sigma, self.mmd_kernel)
