@@ -33,6 +33,7 @@ from pfrl_like.d3rlpy.algos.qlearning import (
     AWAC,
     BC,
     BCQ,
+    BEAR,
     CQL,
     CRR,
     DDPG,
@@ -65,8 +66,8 @@ from pfrl_like.d3rlpy.algos.stateful_transformer import (
 )
 
 __all__ = [
-    "AWAC", "AWACConfig", "BC", "BCConfig", "BCQ", "BCQConfig", "BEARConfig", "CQL", "CQLConfig", "CRR", "CRRConfig",
-    "CalQL", "CalQLConfig", "ConstantEpsilonGreedy", "DDPG", "DDPGConfig", "DQN", "DQNConfig",
+    "AWAC", "AWACConfig", "BC", "BCConfig", "BCQ", "BCQConfig", "BEAR", "BEARConfig", "CQL", "CQLConfig", "CRR",
+    "CRRConfig", "CalQL", "CalQLConfig", "ConstantEpsilonGreedy", "DDPG", "DDPGConfig", "DQN", "DQNConfig",
     "DecisionTransformerConfig", "DiscreteBC", "DiscreteBCConfig", "DiscreteBCQ", "DiscreteBCQConfig", "DiscreteCQL",
     "DiscreteCQLConfig", "DiscreteDecisionTransformerConfig", "DiscreteRandomPolicy", "DiscreteRandomPolicyConfig",
     "DiscreteSAC", "DiscreteSACConfig", "DoubleDQN", "DoubleDQNConfig", "Explorer", "GreedyTransformerActionSampler",

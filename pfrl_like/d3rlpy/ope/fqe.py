@@ -162,7 +162,9 @@ class DiscreteFQE(FQE):
 class EvaluationByMinimum(agents.FittedQEvaluation):
     """Fitted Q evaluation whose critics have one target, the minimum over the target critics."""
 
-    critic_losses = OffPolicyActorCritic.critic_losses
+    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Return one result of `critic_loss` per critic."""
+        return [*OffPolicyActorCritic.critic_losses(self, batch)]
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the minimum of the target critics' values of the policy's next actions, and the rewards, [N]."""

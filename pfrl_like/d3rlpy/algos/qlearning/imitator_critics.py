@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pfrl_like import agents
-from pfrl_like.d3rlpy.algos.configs import BCQConfig, PLASConfig, PLASWithPerturbationConfig
+from pfrl_like.d3rlpy.algos.configs import BCQConfig, BEARConfig, PLASConfig, PLASWithPerturbationConfig
 from pfrl_like.d3rlpy.algos.qlearning.actor_critics import ActorCritic
+from pfrl_like.d3rlpy.algos.qlearning.max_entropy import SAC
 from pfrl_like.d3rlpy.models.heads import Perturbation, encoder_and_size
 from pfrl_like.d3rlpy.models.policies import conditional_vae
 from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
@@ -36,18 +37,11 @@ class ImitatorCritic(ActorCritic):
         return {"vae": conditional_vae(self.config.imitator_encoder_factory, observation_shape, action_size)}
 
     def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
-        vae = others.pop("vae")
-        wrapper = self._vae_optimizer(vae)
-        others |= {"vae_encoder": vae.encoder, "vae_decoder": vae.decoder, "vae_optim": wrapper}
-        return {"imitator": vae, "imitator_optimizer": wrapper.optim}
+        return with_vae(self, others)
 
     def report(self, error: Tensor, statistics: Mapping[str, Tensor]) -> dict[str, float]:
         metrics = super().report(error, statistics)
         return metrics if "policy_loss" in statistics else {"vae_loss": metrics["vae_loss"]}
-
-    def _vae_optimizer(self, vae: Any) -> OptimizerWrapper:
-        wrapper: OptimizerWrapper = self.optimizer("imitator_", vae.encoder, vae.decoder)
-        return wrapper
 
     def _sample(self, obs: Any) -> Any:
         return self._greedy(obs)
@@ -104,11 +98,13 @@ class PLAS(ImitatorCritic, config_class=PLASConfig):
         parts = encoder_and_size(self.config.actor_encoder_factory, observation_shape)
         return Perturbation(*parts, 2 * action_size)
 
-    def _vae_optimizer(self, vae: Any) -> OptimizerWrapper:
-        """Return the autoencoder's optimiser. As in d3rlpy, `critic_optim_factory` makes it."""
-        named = [*vae.encoder.named_modules(), *vae.decoder.named_modules()]
-        rate = self.config.imitator_learning_rate
-        wrapper: OptimizerWrapper = self.config.critic_optim_factory.create(named, rate, self.compiled)
+    def optimizer(self, prefix: str, *modules: nn.Module) -> OptimizerWrapper:
+        """Return an optimiser. As in d3rlpy, `critic_optim_factory` makes the autoencoder's, too."""
+        if prefix != "imitator_":
+            wrapper: OptimizerWrapper = super().optimizer(prefix, *modules)
+            return wrapper
+        named = [pair for module in modules for pair in module.named_modules()]
+        wrapper = self.config.critic_optim_factory.create(named, self.config.imitator_learning_rate, self.compiled)
         return wrapper
 
 
@@ -140,3 +136,56 @@ class PLASWithPerturbation(PLAS, config_class=PLASWithPerturbationConfig):
 
     def parts_of(self, agent: Any) -> dict[str, Any]:
         return {"targ_perturbation": agent.target_perturbation}
+
+
+class BEAR(SAC, config_class=BEARConfig):
+    """Bootstrapping Error Accumulation Reduction; the agent is a `pfrl_like.agents.BEAR`.
+
+    As in d3rlpy, `actor_learning_rate` is the learning rate of alpha too, and `alpha_learning_rate` is ignored.
+
+    Args:
+        config: Config of the algorithm.
+        device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
+        enable_ddp: True to average gradients over the processes of PyTorch's default process group.
+        impl: Agent to use. If None, `create_impl` builds an agent.
+
+    Raises:
+        ValueError: If the networks cannot be built from the config.
+        TypeError: If `device` has the wrong type.
+    """
+
+    agent_class = agents.BEAR
+    arguments = {
+        **SAC.arguments, "initial_alpha": "initial_alpha", "alpha_threshold": "alpha_threshold", "lam": "lam",
+        "n_action_samples": "n_action_samples", "n_target_samples": "n_target_samples",
+        "n_mmd_action_samples": "n_mmd_action_samples", "mmd_kernel": "mmd_kernel", "mmd_sigma": "mmd_sigma",
+        "vae_kl_weight": "beta", "warmup_steps": "warmup_steps",
+    }  # fmt: skip
+    metrics = {**SAC.metrics, "imitator_loss": "imitator_loss", "mmd_loss": "mmd_loss"}
+
+    def other_networks(self, observation_shape: Shape, action_size: int) -> dict[str, Any]:
+        return {"vae": conditional_vae(self.config.imitator_encoder_factory, observation_shape, action_size)}
+
+    def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
+        options = super().agent_options(policy, others) | with_vae(self, others)
+        del options["elementwise"]
+        options["multiplier_optimizers"]["alpha"] = self._optimizer_of_multiplier("alpha", others, "actor")
+        return options | {
+            "imitates_first": True, "unsquashed_mmd": True, "penalises_policy": False, "log_alpha_bounds": (-5.0, 10.0),
+        }  # fmt: skip
+
+    def parts_of(self, agent: Any) -> dict[str, Any]:
+        return {**super().parts_of(agent), "log_alpha": agent.alpha_holder}
+
+    def report(self, error: Tensor, statistics: Mapping[str, Tensor]) -> dict[str, float]:
+        if "mmd_loss" not in statistics:  # in the warm-up
+            return ActorCritic.report(self, error, statistics)
+        return super().report(error, statistics) | {"alpha": float(self._built.agent.alpha)}
+
+
+def with_vae(algo: Any, others: dict[str, Any]) -> dict[str, Any]:
+    """Return the agent's options of the autoencoder. Replace "vae" in `others` by its parts and its optimiser."""
+    vae = others.pop("vae")
+    wrapper = algo.optimizer("imitator_", vae.encoder, vae.decoder)
+    others |= {"vae_encoder": vae.encoder, "vae_decoder": vae.decoder, "vae_optim": wrapper}
+    return {"imitator": vae, "imitator_optimizer": wrapper.optim}

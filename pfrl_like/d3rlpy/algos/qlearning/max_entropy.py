@@ -56,9 +56,12 @@ class SAC(ActorCritic, config_class=SACConfig):
         metrics = super().report(error, statistics) | {"temp": float(self._built.agent.temperature)}
         return metrics if self.config.temp_learning_rate else metrics | {"temp_loss": 0.0}
 
-    def _optimizer_of_multiplier(self, name: str, others: dict[str, Any]) -> Callable[[Any], torch.optim.Optimizer]:
+    def _optimizer_of_multiplier(
+        self, name: str, others: dict[str, Any], rate_of: str = ""
+    ) -> Callable[[Any], torch.optim.Optimizer]:
         """Return a function from parameters to their optimiser. At learning rate 0, the parameters do not change."""
-        rate, factory = (getattr(self.config, f"{name}_{field}") for field in ("learning_rate", "optim_factory"))
+        factory = getattr(self.config, f"{name}_optim_factory")
+        rate = getattr(self.config, f"{rate_of or name}_learning_rate")
 
         def make(parameters: Any) -> torch.optim.Optimizer:
             if rate == 0:
