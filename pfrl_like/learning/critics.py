@@ -8,6 +8,7 @@ from these states.
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -41,6 +42,22 @@ class Targets:
 
 #: Specification for agents without target networks.
 NO_TARGETS = Targets(of_policy=False, of_critics=False, schedule="every update")
+
+
+def updates_per_sync(agent: Any) -> int:
+    """Return the number of updates that an agent makes in `target_update_interval` steps, rounded up."""
+    if agent.target_update_interval is None:
+        return sys.maxsize
+    return int(-(-agent.target_update_interval // agent.update_interval) * agent.n_times_update)
+
+
+def rollback(agent: Any, updates: int) -> None:
+    """Decrease the update counters by `updates`.
+
+    This is the number of updates that the GPU skipped because the loss or gradient was NaN or infinite.
+    """
+    agent.optim_t -= updates
+    agent._updates_left = min(agent._updates_left + updates, agent._updates_per_sync())
 
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:

@@ -21,7 +21,7 @@ from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_trai
 from pfrl_like.learning.chunks import count_step, observe_replay_chunk
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts, check_start
 from pfrl_like.learning.compatibility.spaces import check_dataset, raise_for_unknown_action
-from pfrl_like.learning.critics import Targets
+from pfrl_like.learning.critics import Targets, rollback, updates_per_sync
 from pfrl_like.learning.minibatches import features_of_batch, row_shape_error, steps_for_data
 from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
@@ -528,18 +528,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             )
         self._updates_left = self._updates_per_sync()
 
-    def rollback(self, updates: int) -> None:
-        """Decrease the update counters by `updates`.
-
-        This is the number of updates that the GPU skipped because the loss or gradient was NaN or infinite.
-        """
-        self.optim_t -= updates
-        self._updates_left = min(self._updates_left + updates, self._updates_per_sync())
-
-    def _updates_per_sync(self) -> int:
-        if self.target_update_interval is None:
-            return sys.maxsize
-        return int(-(-self.target_update_interval // self.update_interval) * self.n_times_update)  # rounded up
+    _updates_per_sync = updates_per_sync
+    rollback = rollback
 
     # Progress
 
