@@ -131,8 +131,8 @@ class BEAR(SoftActorCritic):
             term.
         log_alpha_bounds: Bounds to which log(alpha) is clipped after an update; (-5, 10) in d3rlpy 2.8. If None, it has
             no bounds.
-        multipliers_first: False to update the temperature after the step on the loss that it weights; True to update it
-            before, as in d3rlpy 2.8: the loss `temperature * log_prob - Q` then contains the new temperature.
+        multipliers_first: False to update a Lagrange multiplier after the step on the loss that it weights; True to
+            update it before, as in d3rlpy 2.8: the loss `temperature * log_prob - Q` then contains the new temperature.
         multiplier_optimizers: Functions from the parameters of a Lagrange multiplier to their optimiser, keyed by the
             name of the multiplier. Adam updates the others.
 

@@ -170,6 +170,7 @@ def discrete_policy(recurrent: bool) -> nn.Module:
 FQE = "unit/ope/test_fqe.py::test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions"
 IMITATING = "unit/agents/test_imitating_agents.py::test_"
 IMITATION = "golden/test_imitation_losses.py::test_"
+FORMULAS = "golden/test_d3rlpy_offline_formulas.py::test_"
 
 OF_EXPLORING: Table = {
     **REPLAY,
@@ -270,7 +271,15 @@ REBRAC: Table = {
     "actor_beta": learnt(0.5, IMITATING + "rebracs_two_weights_are_those_of_its_two_losses"),
     "critic_beta": learnt(0.5, IMITATING + "rebracs_two_weights_are_those_of_its_two_losses"),
 }  # fmt: skip
+AWAC: Table = {
+    "weight_type": learnt("softmax", FORMULAS + "softmax_weights_are_of_the_minibatch_and_the_loss_is_summed"),
+    "next_policy": learnt(Made(lambda all: all["policy"]),
+        FORMULAS + "awacs_targets_have_the_entropy_of_the_next_policy"),
+}  # fmt: skip
 CRR: Table = {
+    "advantage_critics": learnt("mean"),
+    "resample_actions": Effect(True, "evaluation",
+        FORMULAS + "crr_acts_by_actions_drawn_with_the_softmax_of_the_mean_critic"),
     "advantage_type": learnt("max", SAMPLED),
     "weight_type": learnt("binary", SAMPLED),
     "beta": learnt(0.1, SAMPLED),
@@ -350,7 +359,7 @@ ENTRIES = (
         },
     ),
     Entry(agents.EDAC, SOFT, PARTS, FURTHER, fits=DENSE, options=ENTROPY, effects=EDAC),
-    Entry(agents.AWAC, WEIGHTED, PARTS, FURTHER, fits=DENSE),
+    Entry(agents.AWAC, WEIGHTED, PARTS, FURTHER, fits=DENSE, effects=AWAC),
     Entry(agents.CRR, WEIGHTED, PARTS, FURTHER, fits=DENSE, options={"n_action_samples": 2}, effects=CRR),
     Entry(agents.IQL, WEIGHTED, PARTS, FURTHER, fits=DENSE, effects=IQL),
     Entry(

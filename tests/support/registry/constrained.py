@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pair_base
+import torch
 from actor_critic_parts import make_critic as critic_of_pairs
 from actor_critic_parts import make_policy as policy_of_pairs
 from argument_effects import Arguments, Effect, Made
@@ -30,7 +31,7 @@ from pfrl_like import agents
 from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE
 from pfrl_like.policies import SoftmaxCategoricalHead
 from registry import value_agents
-from registry.actor_critics import DENSE, OF_EXPLORING, OF_SAC
+from registry.actor_critics import DENSE, FORMULAS, OF_EXPLORING, OF_SAC
 from registry.effects import ONE_REGION, anew, learnt, no_effect, not_recurrent, slower
 from registry.entry import Entry, Family, Table
 
@@ -98,6 +99,7 @@ OF_BCQ: Table = {
     "action_flexibility": learnt(0.5, BCQ + "perturbed_actions_stay_near_and_in_bounds"),
     "beta": learnt(5.0, BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
     "rl_start_step": learnt(3, BCQ + "only_the_imitator_learns_before_rl_start_step"),
+    "imitates_first": learnt(True, FORMULAS + "the_imitator_may_learn_first"),
 }
 
 # Discrete BCQ
@@ -170,6 +172,14 @@ OF_BEAR: Table = {
     "alpha_optimizer_lr": learnt(0.5, BEAR + "alpha_grows_where_the_discrepancy_is_above_its_threshold"),
     "beta": learnt(5.0, BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
     "rl_start_step": learnt(3, BEAR + "only_the_imitator_learns_before_rl_start_step"),
+    "imitates_first": learnt(True, FORMULAS + "the_imitator_may_learn_first"),
+    "n_target_samples": learnt(9, FORMULAS + "bears_targets_have_a_number_of_samples_of_their_own"),
+    "warmup_steps": learnt(3, FORMULAS + "bears_policy_learns_the_discrepancy_alone_in_the_warmup"),
+    "unsquashed_mmd": learnt(True, FORMULAS + "bears_discrepancy_may_be_before_the_squashing"),
+    "penalises_policy": learnt(False, FORMULAS + "bears_policy_may_learn_without_the_discrepancy"),
+    "log_alpha_bounds": learnt((-1.0, -0.5), FORMULAS + "bears_alpha_stays_in_its_bounds"),
+    "multipliers_first": learnt(True),
+    "multiplier_optimizers": learnt({"alpha": functools.partial(torch.optim.SGD, lr=0.5)}),
 }
 
 # PLAS

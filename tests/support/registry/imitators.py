@@ -48,6 +48,7 @@ OF_BC: Table = {
     "act_deterministically": Effect(False, "evaluation"),
     "logger": Effect(held_by=actor_critics.IMITATING + "bcs_logger_hears_of_a_refused_update"),
     "compile": not_compiled("optimizer", "policy", ONE_REGION),
+    "squared_error": learnt(True, actor_critics.FORMULAS + "stochastic_cloning_has_the_squared_error_of_samples"),
     "beta": learnt(5.0, actor_critics.IMITATION + "discrete_bc_is_cross_entropy_and_the_mean_of_squared_logits"),
 }  # fmt: skip
 
