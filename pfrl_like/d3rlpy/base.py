@@ -58,8 +58,9 @@ class LearnableConfig(Config, family=True):
         """
         algorithm = ALGORITHMS.get(type(self))
         if algorithm is None:
-            raise NotImplementedError(f"{type(self).__name__} has no algorithm, expected a config of d3rlpy.algos")
-        return algorithm(self, device, enable_ddp)
+            advice = "choose another config of d3rlpy.algos, or pass an FQEConfig to FQE(algo, config)"
+            raise NotImplementedError(f"{type(self).__name__} has no algorithm in this library: {advice}")
+        return algorithm(self, device=device, enable_ddp=enable_ddp)
 
 
 @dataclasses.dataclass
@@ -158,8 +159,8 @@ class LearnableBase(ABC):
         Args:
             dataset: Dataset of the layer.
         """
-        observation_shape = dataset.sample_transition().observation_signature.shape[0]
-        self.create_impl(observation_shape, dataset.dataset_info.action_size)
+        shapes = dataset.sample_transition().observation_signature.shape
+        self.create_impl(shapes[0] if len(shapes) == 1 else shapes, dataset.dataset_info.action_size)
 
     def build_with_env(self, env: Any) -> None:
         """Build the networks for the spaces of an environment.

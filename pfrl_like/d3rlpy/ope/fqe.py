@@ -12,7 +12,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.d3rlpy.algos.configs import ValueConfig
 from pfrl_like.d3rlpy.algos.qlearning import QLearningAlgoBase
 from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation, Parts, build_critics
-from pfrl_like.d3rlpy.base import DeviceArg, LearnableBase
+from pfrl_like.d3rlpy.base import DeviceArg
 from pfrl_like.d3rlpy.constants import ActionSpace
 from pfrl_like.d3rlpy.types import NDArray, Observation, Shape
 from pfrl_like.distributions import DeltaVector
@@ -47,14 +47,6 @@ class FQEConfig(ValueConfig, type_name="fqe"):
     batch_size: int = 100
     learning_rate: float = 1e-4
     target_update_interval: int = 100
-
-    def create(self, device: DeviceArg = False, enable_ddp: bool = False) -> LearnableBase:
-        """Raise an error, because the evaluated algorithm is necessary.
-
-        Raises:
-            NotImplementedError: Always.
-        """
-        raise NotImplementedError("FQEConfig has no algorithm of its own: call FQE(algo, config) or DiscreteFQE")
 
 
 class FQE(QLearningAlgoBase):

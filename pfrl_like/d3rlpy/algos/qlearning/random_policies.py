@@ -25,7 +25,7 @@ class RandomPolicy(QLearningAlgoBase, config_class=RandomPolicyConfig):
         ValueError: If the distribution has another name.
     """
 
-    def __init__(self, config: Any, device: DeviceArg = False, enable_ddp: bool = False) -> None:
+    def __init__(self, config: Any, *, device: DeviceArg = False, enable_ddp: bool = False) -> None:
         if isinstance(config, RandomPolicyConfig):
             check_choice("distribution", config.distribution, ("uniform", "normal"))
         super().__init__(config, False, False)
