@@ -43,7 +43,8 @@ class Run:
         modules: Its networks by the names of d3rlpy.
         metrics: Function of the errors of the rows and of the agent's statistics that returns the metrics of d3rlpy.
         discrete: True if actions are indices.
-        target_update_interval: Number of updates between copies of the targets; the first update is followed by one.
+        target_update_interval: Number of updates between copies of the targets, the first after the first update. If
+            0, the agent's own schedule is not changed.
     """
 
     def __init__(
@@ -51,7 +52,10 @@ class Run:
         target_update_interval: int = 0,
     ) -> None:  # fmt: skip
         kind = dataclasses.make_dataclass("OfAgent", [(name, nn.Module) for name in modules], bases=(Modules,))
-        self.agent, self.metrics, self.interval = agent, metrics, target_update_interval
+        self.agent, self.metrics = agent, metrics
+        if target_update_interval:
+            copy_targets_by_interval(agent, target_update_interval)
+            agent.delays_first_update = False
         self.impl = SimpleNamespace(modules=kind(**modules))
         self.get_action_type = lambda: ActionSpace.DISCRETE if discrete else ActionSpace.CONTINUOUS
 
@@ -63,11 +67,8 @@ class Run:
             )
         )  # fmt: skip
         actions = actions.flatten().long() if self.get_action_type() is ActionSpace.DISCRETE else actions
-        n_updates = self.agent.optim_t
         discount = problem.GAMMA * (1 - ends.flatten())
         error, stats = self.agent.update(Batch(obs, actions, rewards.flatten(), next_obs, discount))
-        if self.interval and n_updates % self.interval == 0:
-            self.agent.sync_target_network()
         return {name: float(value) for name, value in self.metrics(error, stats).items()}
 
 
@@ -171,7 +172,6 @@ def run_of_crr(optimizer: str, n_critics: int = 1, **options: Any) -> Run:
         policy, q_func, None, optimizer_of(optimizer, policy), optimizer_of(optimizer, q_func), None, ReplayBuffer(),
         problem.GAMMA, advantage_critics="mean", **options,
     )  # fmt: skip
-    copy_targets_by_interval(agent, 1000)
     modules = networks(agent, targ_policy=agent.target_policy)
     return Run(agent, modules, losses, target_update_interval=3)
 
@@ -267,7 +267,6 @@ def run_of_discrete_sac(optimizer: str) -> Run:
         problem.GAMMA, entropy_target=0.98 * math.log(problem.N_ACTIONS), elementwise=huber, multipliers_first=True,
         multiplier_optimizers=multiplier_optimizers(optimizer, "temperature"),
     )  # fmt: skip
-    copy_targets_by_interval(agent, 1000)
     modules = networks(agent, log_temp=agent.temperature_holder)
     return Run(agent, modules, losses, discrete=True, target_update_interval=3)
 

@@ -178,8 +178,8 @@ OF_BEAR: Table = {
     "unsquashed_mmd": learnt(True, FORMULAS + "bears_discrepancy_may_be_before_the_squashing"),
     "penalises_policy": learnt(False, FORMULAS + "bears_policy_may_learn_without_the_discrepancy"),
     "log_alpha_bounds": learnt((-1.0, -0.5), FORMULAS + "bears_alpha_stays_in_its_bounds"),
-    "multipliers_first": learnt(True),
-    "multiplier_optimizers": learnt({"alpha": functools.partial(torch.optim.SGD, lr=0.5)}),
+    "multipliers_first": learnt(True, given={"temperature_optimizer_lr": 0.5}),
+    "multiplier_optimizers": learnt({"alpha": functools.partial(torch.optim.Adam, lr=0.1)}),
 }
 
 # PLAS
