@@ -57,7 +57,7 @@ OBS = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
 def test_an_algorithm_learns_acts_and_comes_again_from_its_file(config: Any, tmp_path: Path) -> None:
     algo, path = trained(config, observation_scaler=d3rlpy.preprocessing.StandardObservationScaler()), tmp_path / "a.d3"
     algo.save(str(path))
-    loaded = d3rlpy.load_learnable(str(path))
+    loaded: Any = d3rlpy.load_learnable(str(path))
     states = [each.module_states() for each in (algo, loaded)]
     torch.testing.assert_close(states[0], states[1])
     predictions = []
@@ -131,7 +131,7 @@ def test_other_kinds_of_actions_and_algorithms_without_networks_are_refused() ->
 
 def test_a_dataset_of_the_library_is_converted() -> None:
     rewards = np.array([0.0, 1.0, 2.0], np.float32)
-    data = LibraryDataset(OBS[:3], np.array([0, 1, 1]), rewards, np.array([0, 0, 1]))
+    data = LibraryDataset(OBS[:3], np.array([0, 1, 1]), rewards, np.array([0, 0, 1]), discrete_action=True)
     algo = small(d3rlpy.algos.DQNConfig, batch_size=2).create()
     algo.fit(data, 1, 1, logger_adapter=d3rlpy.logging.NoopAdapterFactory(), show_progress=False)
     assert algo.action_size == 2 and algo.grad_step == 1
@@ -149,7 +149,8 @@ def test_fit_online_learns_after_a_minibatch_and_collect_only_acts(tmp_path: Pat
     assert algo.grad_step == 20
     (folder,) = tmp_path.iterdir()
     assert folder.name.startswith("DQN_online_") and (folder / "evaluation.csv").exists()
-    collected = d3rlpy.algos.DiscreteRandomPolicyConfig().create().collect(env, n_steps=30, show_progress=False)
+    policy: Any = d3rlpy.algos.DiscreteRandomPolicyConfig().create()
+    collected = policy.collect(env, n_steps=30, show_progress=False)
     assert collected.transition_count >= 28
 
 
