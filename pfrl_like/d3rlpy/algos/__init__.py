@@ -29,33 +29,13 @@ from pfrl_like.d3rlpy.algos.configs import (
     TD3PlusBCConfig,
 )
 from pfrl_like.d3rlpy.algos.explorers import ConstantEpsilonGreedy, Explorer, LinearDecayEpsilonGreedy, NormalNoise
-from pfrl_like.d3rlpy.algos.qlearning import (
-    AWAC,
-    BC,
-    BCQ,
-    BEAR,
-    CQL,
-    CRR,
-    DDPG,
-    DQN,
-    IQL,
-    NFQ,
-    PLAS,
-    SAC,
-    TD3,
-    CalQL,
-    DiscreteBC,
-    DiscreteBCQ,
-    DiscreteCQL,
-    DiscreteRandomPolicy,
-    DiscreteSAC,
-    DoubleDQN,
-    PLASWithPerturbation,
-    QLearningAlgoBase,
-    RandomPolicy,
-    ReBRAC,
-    TD3PlusBC,
-)
+from pfrl_like.d3rlpy.algos.qlearning.actor_critics import AWAC, CRR, DDPG, IQL, TD3, ReBRAC, TD3PlusBC
+from pfrl_like.d3rlpy.algos.qlearning.base import QLearningAlgoBase
+from pfrl_like.d3rlpy.algos.qlearning.imitation import BC, DiscreteBC
+from pfrl_like.d3rlpy.algos.qlearning.imitator_critics import BCQ, BEAR, PLAS, PLASWithPerturbation
+from pfrl_like.d3rlpy.algos.qlearning.max_entropy import CQL, SAC, CalQL, DiscreteSAC
+from pfrl_like.d3rlpy.algos.qlearning.random_policies import DiscreteRandomPolicy, RandomPolicy
+from pfrl_like.d3rlpy.algos.qlearning.value_based import DQN, NFQ, DiscreteBCQ, DiscreteCQL, DoubleDQN
 from pfrl_like.d3rlpy.algos.stateful_transformer import (
     GreedyTransformerActionSampler,
     IdentityTransformerActionSampler,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pfrl_like.d3rlpy.models.encoders import EncoderFactory
 from pfrl_like.d3rlpy.models.heads import Head, LatentDecoder, LatentEncoder, LinearHead, encoder_and_size
-from pfrl_like.distributions import Categorical, DeltaVector, DiagonalGaussian, SquashedGaussian
+from pfrl_like.distributions import Categorical, ClippedGaussian, DeltaVector, SquashedGaussian
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.utils.contexts import ignores_training
 
@@ -29,31 +29,6 @@ class CategoricalPolicy(LinearHead):
     def forward(self, x: Any) -> Categorical:
         """Return distributions of batch shape [B]."""
         return Categorical(self.outputs(x).log_softmax(-1))  # `scores` are the log-probabilities
-
-
-class ClippedGaussian(DiagonalGaussian):
-    """Gaussian distribution whose samples are clipped to [-1, 1]. Log-densities are those of the Gaussian.
-
-    The arguments are those of `DiagonalGaussian`.
-    """
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """Return a sample with gradients where it is not clipped, [*sample_shape, ..., n]."""
-        return super().rsample(sample_shape).clamp(-1.0, 1.0)
-
-    def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
-        """Return a sample with gradients, [..., n], and its log-density, [...]."""
-        sample = self.rsample()
-        return sample, self.log_prob(sample)
-
-    def with_params(self, loc: Tensor, scale: Tensor) -> "ClippedGaussian":
-        """Return a distribution of this class with the given parameters."""
-        return ClippedGaussian(loc, scale)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "ClippedGaussian":
-        """Return the distribution expanded to a larger batch shape."""
-        expanded = super().expand(batch_shape)
-        return ClippedGaussian(expanded.loc, expanded.scale)
 
 
 @ignores_training

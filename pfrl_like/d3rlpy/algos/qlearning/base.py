@@ -42,7 +42,7 @@ class QLearningAlgoBase(LearnableBase):
 
     #: Statistic of the agent for each metric.
     metrics: ClassVar[Mapping[str, str]] = {}
-    #: Argument of the agent for each field of the config that is handed over as it is.
+    #: Argument of the agent for each field of the config that is passed unchanged.
     arguments: ClassVar[Mapping[str, str]] = {}
     #: d3rlpy's names of the policy, its optimiser, and the optimiser of the Q-functions. Empty if there is none.
     policy_parts: ClassVar[tuple[str, str]] = ("", "")

@@ -77,7 +77,7 @@ def _reshaped(state: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
 
 @dataclasses.dataclass
 class Implementation:
-    """What an algorithm holds.
+    """Agent of an algorithm, with its networks and optimisers.
 
     Args:
         agent: Agent that learns.
