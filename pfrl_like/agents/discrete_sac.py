@@ -14,7 +14,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.compatibility.parts import check_takes_state
 from pfrl_like.learning.critics import critic_loss, distribution_of, with_initial_states
-from pfrl_like.utils.contexts import evaluation_mode
+from pfrl_like.utils.contexts import NO_LOCK, evaluation_mode
 
 
 def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
@@ -178,7 +178,7 @@ class DiscreteSAC(SoftActorCritic):
         """Return one result of `critic_loss` per critic, for the actions of the batch."""
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
-        with torch.no_grad(), evaluation_mode(self.policy):
+        with torch.no_grad(), NO_LOCK if self.evaluates_critics else evaluation_mode(self.policy):
             bootstrap_inputs = self.policy, self._bootstrap_critics(), batch
             if all(type(value) is DiscreteActionValue for value in values):
                 mean = discrete_sac_next_value(*bootstrap_inputs, self._multipliers["temperature"]())

@@ -26,7 +26,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_function, constructor_only
-from pfrl_like.utils.contexts import evaluation_mode
+from pfrl_like.utils.contexts import NO_LOCK, evaluation_mode
 from pfrl_like.utils.old_names import old_names
 
 #: Weight of the entropy, or a function from log-probabilities, [N], to the weight.
@@ -270,7 +270,7 @@ class SoftActorCritic(OffPolicyActorCritic):
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the target critics' values of sampled next actions, and the rewards plus the entropy bonus, [N]."""
-        with evaluation_mode(self.policy):
+        with NO_LOCK if self.evaluates_critics else evaluation_mode(self.policy):
             next_value, log_prob = soft_next_value(self.policy, self._bootstrap_critics(), batch, self._pool)
         return next_value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 

@@ -33,6 +33,7 @@ from pfrl_like.q_functions.state_action_q_functions import QFunctionEnsemble, me
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
+from pfrl_like.utils.contexts import NO_LOCK, evaluation_mode_of_all
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
 
@@ -135,6 +136,11 @@ class OffPolicyActorCritic(OffPolicyAgent):
     #: Class of the values that `value_of` returns for a critic. `value_of` converts a tensor of Q-values, [N, 1], to a
     #: `DiscreteActionValue` with one action.
     _critic_type: type[Any] = DiscreteActionValue
+
+    #: Modes in an update of networks with dropout, batch normalisation or random fractions. False: the policy of Soft
+    #: Actor-Critic and of its variants is in evaluation mode in the critics' targets, and the critics are in training
+    #: mode in the policy's loss. True, as in d3rlpy 2.8: the reverse.
+    evaluates_critics: bool = False
 
     policy: Any
     target_policy: Any
@@ -347,7 +353,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
         stats |= {f"{name}_loss": loss.detach() for name, loss in zip(self._critic_names, losses, strict=True)}
         stats |= {f"q{i}": value for i, value in enumerate(values, 1)}
         if with_policy:
-            stats |= self.policy_step(batch, step)
+            with evaluation_mode_of_all(*self.critics) if self.evaluates_critics else NO_LOCK:
+                stats |= self.policy_step(batch, step)
         # With one critic, the signed TD errors; with several critics, the mean of their absolute TD errors.
         td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
         return td_error, stats

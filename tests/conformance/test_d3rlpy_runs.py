@@ -94,7 +94,9 @@ class Run:
         self.impl = SimpleNamespace(modules=SimpleNamespace(get_torch_modules=lambda: torch_modules))
         self.discrete = isinstance(agent, agents.DQN)
         self.get_action_type = lambda: ActionSpace.DISCRETE if self.discrete else ActionSpace.CONTINUOUS
-        agent.delays_first_update = False
+        agent.delays_first_update, agent.evaluates_critics = False, True
+        for name in torch_modules:
+            torch_modules[name].train()  # those of targets, too
 
     def note(self, batch: Batch) -> dict[str, Tensor]:
         """Statistics that are computed before the update."""
@@ -138,11 +140,16 @@ def options_of(case: str) -> dict[str, Any]:
     return options
 
 
+def policy_encoder_of(case: str) -> Any:
+    return encoder_and_size(options_of(case).get("actor_encoder_factory", ENCODER), SHAPE)
+
+
 def critics_of(case: str, n_critics: int, discrete: bool = False) -> Any:
     options = options_of(case)
     factory = options.get("q_func_factory", d3rlpy.models.MeanQFunctionFactory())
     size, n_critics = problem.N_ACTIONS if discrete else problem.ACTION_SIZE, options.get("n_critics", n_critics)
-    return critics(factory, ENCODER, SHAPE, size, discrete=discrete, n_critics=n_critics)
+    encoder = options.get("critic_encoder_factory", ENCODER)
+    return critics(factory, encoder, SHAPE, size, discrete=discrete, n_critics=n_critics)
 
 
 def run_of_values(kind: Any, case: str, optimizer: str, **options: Any) -> Run:
@@ -153,7 +160,7 @@ def run_of_values(kind: Any, case: str, optimizer: str, **options: Any) -> Run:
 
 
 def run_of_td3(kind: Any, case: str, optimizer: str, n_critics: int = 2, distance: Any = None, **options: Any) -> Run:
-    policy = DeterministicPolicy(*encoder_and_size(ENCODER, SHAPE), problem.ACTION_SIZE)
+    policy = DeterministicPolicy(*policy_encoder_of(case), problem.ACTION_SIZE)
     q_func = critics_of(case, n_critics)
     optimizers = [optimizer_of(optimizer, each.parameters()) for each in (policy, q_func)]
     agent = kind(policy, q_func, None, *optimizers, None, ReplayBuffer(), problem.GAMMA, Greedy(), **options)
@@ -165,7 +172,7 @@ def run_of_td3(kind: Any, case: str, optimizer: str, n_critics: int = 2, distanc
 
 
 def run_of_sac(kind: Any, case: str, optimizer: str, **options: Any) -> Run:
-    policy, q_func = GaussianPolicy(*encoder_and_size(ENCODER, SHAPE), problem.ACTION_SIZE), critics_of(case, 2)
+    policy, q_func = GaussianPolicy(*policy_encoder_of(case), problem.ACTION_SIZE), critics_of(case, 2)
     optimizers = [optimizer_of(optimizer, each.parameters()) for each in (policy, q_func)]
     fields = {"temperature": "temp_learning_rate", "alpha": "alpha_learning_rate"}
     fields = {name: field for name, field in fields.items() if name == "temperature" or kind is not SoftActorCritic}
@@ -230,6 +237,7 @@ RUNS: dict[str, Callable[[str, str], Run]] = {
     "DiscreteCQL": run_of_discrete_cql,
     "DiscreteCQL, two critics": run_of_discrete_cql,
     "SAC": functools.partial(run_of_sac, SoftActorCritic, elementwise=square),
+    "SAC, batch normalisation": functools.partial(run_of_sac, SoftActorCritic, elementwise=square),
     "SAC, fixed temperature": functools.partial(run_of_sac, SoftActorCritic, elementwise=square),
     "CQL": functools.partial(run_of_cql, agents.CQL),
     "CQL, soft_q_backup": functools.partial(run_of_cql, agents.CQL),
@@ -237,6 +245,7 @@ RUNS: dict[str, Callable[[str, str], Run]] = {
     "CQL, fixed multipliers": functools.partial(run_of_cql, agents.CQL),
     "CalQL": functools.partial(run_of_cql, agents.CalQL),
     "TD3": functools.partial(run_of_td3, agents.TD3),
+    "TD3, batch normalisation": functools.partial(run_of_td3, agents.TD3),
     "TD3PlusBC": functools.partial(run_of_td3, agents.TD3PlusBC, distance=torch.mean),
     "ReBRAC": functools.partial(run_of_td3, agents.ReBRAC, distance=lambda each: each.sum(1).mean()),
 }

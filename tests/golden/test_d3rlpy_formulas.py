@@ -185,3 +185,25 @@ def test_cal_ql_takes_the_returns_of_a_batch() -> None:
     values = torch.zeros(3 * agent.n_action_samples, 2)
     raised = agent._sampled_action_values(values, BATCH.replace(returns=torch.tensor([7.0, -8.0])))
     assert raised[0].tolist() == [7.0, 0.0] and raised[-1].tolist() == [0.0, 0.0]
+
+
+# Modes of networks
+
+
+class Doubled(Slope):
+    """Twice the value of `Slope` in training mode."""
+
+    def forward(self, pair: Any) -> Tensor:
+        return super().forward(pair) * (1 + self.training)
+
+
+def test_critics_are_in_training_or_evaluation_mode_in_the_policys_loss() -> None:
+    for evaluates, loss in ((False, -6.0), (True, -3.0)):
+        policy, critic = Acts(2.0), QFunctionEnsemble([Doubled(0.5)])
+        agent = TD3(
+            policy, critic, None, sgd(policy), sgd(critic, lr=0.0), None, ReplayBuffer(), 0.9, Greedy(),
+            policy_update_delay=1,
+        )  # fmt: skip
+        agent.evaluates_critics = evaluates
+        _, stats = agent.update(BATCH)
+        assert stats["policy_loss"].item() == loss  # values 1 + 0.5 * 2 and 2 + 0.5 * 4, or twice as much

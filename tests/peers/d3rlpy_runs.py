@@ -43,6 +43,12 @@ def given(**options: Any) -> Options:
     return lambda library: options
 
 
+def with_batch_norm(library: Any) -> dict[str, Any]:
+    """Encoders whose outputs depend on the mode of the networks."""
+    factory = library.models.VectorEncoderFactory(hidden_units=problem.HIDDEN, use_batch_norm=True)
+    return dict.fromkeys(("actor_encoder_factory", "critic_encoder_factory"), factory)
+
+
 #: Algorithm and fields of its config. Learning rates, encoders and optimisers are those of the problem everywhere.
 CASES: dict[str, tuple[str, Options]] = {
     "DQN": ("DQN", given(target_update_interval=3)),
@@ -64,9 +70,11 @@ CASES: dict[str, tuple[str, Options]] = {
     "BC, stochastic": ("BC", given(policy_type="stochastic")),
     "DDPG": ("DDPG", given()),
     "TD3": ("TD3", given()),
+    "TD3, batch normalisation": ("TD3", with_batch_norm),
     "TD3PlusBC": ("TD3PlusBC", given()),
     "ReBRAC": ("ReBRAC", given()),
     "SAC": ("SAC", given()),
+    "SAC, batch normalisation": ("SAC", with_batch_norm),
     "SAC, fixed temperature": ("SAC", given(temp_learning_rate=0.0)),
     "CQL": ("CQL", given(n_action_samples=4)),
     "CQL, soft_q_backup": ("CQL", given(n_action_samples=4, soft_q_backup=True)),
@@ -124,8 +132,11 @@ def weights(seed: int, module: str, size: int) -> Array:
 
 
 def fill(modules: Mapping[str, nn.Module], seed: int) -> None:
-    """Give modules their weights, in the order of their parameters."""
+    """Give modules their weights, in the order of their parameters. Batch normalisation has seen no data."""
     for name, module in modules.items():
+        for part in module.modules():
+            if isinstance(part, nn.BatchNorm1d):
+                part.reset_running_stats()
         parameters = list(module.parameters())
         problem.fill(parameters, weights(seed, name, sum(each.numel() for each in parameters)))
 

@@ -35,7 +35,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, check_function, constructor_only
-from pfrl_like.utils.contexts import evaluation_mode
+from pfrl_like.utils.contexts import NO_LOCK, evaluation_mode
 
 #: Function called as (policy, target critics, batch), which returns an `ActionValue` of the next states.
 NextValue = Callable[[Any, Sequence[Any], Batch], Any]
@@ -268,7 +268,7 @@ class CQL(SoftActorCritic):
         If `soft_q_backup` is True, the rewards contain the entropy bonus.
         """
         if self.next_value is not None:
-            with evaluation_mode(self.policy):
+            with NO_LOCK if self.evaluates_critics else evaluation_mode(self.policy):
                 return self.next_value(self.policy, self._bootstrap_critics(), batch), batch.reward
         next_value, soft = super().bootstrap(batch)
         return next_value, soft if self.soft_q_backup else batch.reward
@@ -319,7 +319,7 @@ class CQL(SoftActorCritic):
         """Yield the result of `critic_loss` and the mean weighted gap of each critic."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
-        with evaluation_mode(self.policy):
+        with NO_LOCK if self.evaluates_critics else evaluation_mode(self.policy):
             actions, log_density = conservative_actions(self.policy, batch, self.n_action_samples)
         for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
