@@ -74,7 +74,7 @@ class ActorCritic(QLearningAlgoBase):
         agent = self.agent_class(
             policy, q_func, None, actor_optim.optim, critic_optim.optim, None, ReplayBuffer(None), **options
         )
-        agent.delays_first_update = False
+        agent.delays_first_update, agent.evaluates_critics = False, True
         modules = Parts(
             policy=policy, q_funcs=q_func.members, targ_q_funcs=agent.target_q_func1.members, actor_optim=actor_optim,
             critic_optim=critic_optim, **({"targ_policy": agent.target_policy} if self.has_target_policy else {}),

@@ -10,15 +10,16 @@ import torch
 from pfrl_like.algos.fitting.saving import export_greedy
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.d3rlpy.algos.qlearning import offline, online
-from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation, build_optimizer
+from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation
 from pfrl_like.d3rlpy.base import LearnableBase
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
 from pfrl_like.d3rlpy.dataset import ReplayBuffer, TransitionMiniBatch
 from pfrl_like.d3rlpy.dataset.library import batch_of_minibatch, sample_batch
 from pfrl_like.d3rlpy.logging import FileAdapterFactory, LoggerAdapterFactory
-from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
+from pfrl_like.d3rlpy.optimizers import OptimizerFactory, OptimizerWrapper
 from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation, Shape
 from pfrl_like.errors import NotFittedError
+from pfrl_like.q_functions import QFunctionEnsemble
 from pfrl_like.utils.contexts import evaluating
 
 _FILES = FileAdapterFactory()
@@ -47,6 +48,9 @@ class QLearningAlgoBase(LearnableBase):
     #: d3rlpy's names of the policy, its optimiser, and the optimiser of the Q-functions. Empty if there is none.
     policy_parts: ClassVar[tuple[str, str]] = ("", "")
     critic_optimizer: ClassVar[str] = ""
+
+    #: Prefix of the factory of an optimiser, if it is not that of its learning rate.
+    factories: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def build(self, observation_shape: Shape, action_size: int) -> Implementation:
@@ -374,9 +378,17 @@ class QLearningAlgoBase(LearnableBase):
 
     # Parts that subclasses use
 
-    def optimizer(self, prefix: str, *modules: torch.nn.Module) -> Any:
-        """Return the optimiser of modules, see `build_optimizer`."""
-        return build_optimizer(self.config, prefix, self.compiled, *modules)
+    def optimizer(self, prefix: str, *modules: torch.nn.Module) -> OptimizerWrapper:
+        """Return the optimiser of modules, whose parameters are numbered in their order.
+
+        Args:
+            prefix: Beginning of the names of the fields with the factory and the learning rate, for example "actor_".
+            modules: The modules.
+        """
+        members = [each.members if isinstance(each, QFunctionEnsemble) else each for each in modules]
+        named = [pair for module in members for pair in module.named_modules()]
+        factory: OptimizerFactory = getattr(self.config, f"{self.factories.get(prefix, prefix)}optim_factory")
+        return factory.create(named, getattr(self.config, f"{prefix}learning_rate"), self.compiled)
 
     def options(self) -> dict[str, Any]:
         """Return the agent's arguments: those of the table `arguments`, and those that all agents have."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from pfrl_like import agents
 from pfrl_like.d3rlpy.algos.configs import BCQConfig, BEARConfig, PLASConfig, PLASWithPerturbationConfig
@@ -11,7 +11,6 @@ from pfrl_like.d3rlpy.algos.qlearning.actor_critics import ActorCritic
 from pfrl_like.d3rlpy.algos.qlearning.max_entropy import SAC
 from pfrl_like.d3rlpy.models.heads import Perturbation, encoder_and_size
 from pfrl_like.d3rlpy.models.policies import conditional_vae
-from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
 from pfrl_like.d3rlpy.types import Shape
 
 
@@ -98,14 +97,8 @@ class PLAS(ImitatorCritic, config_class=PLASConfig):
         parts = encoder_and_size(self.config.actor_encoder_factory, observation_shape)
         return Perturbation(*parts, 2 * action_size)
 
-    def optimizer(self, prefix: str, *modules: nn.Module) -> OptimizerWrapper:
-        """Return an optimiser. As in d3rlpy, `critic_optim_factory` makes the autoencoder's, too."""
-        if prefix != "imitator_":
-            wrapper: OptimizerWrapper = super().optimizer(prefix, *modules)
-            return wrapper
-        named = [pair for module in modules for pair in module.named_modules()]
-        wrapper = self.config.critic_optim_factory.create(named, self.config.imitator_learning_rate, self.compiled)
-        return wrapper
+    #: As in d3rlpy, `critic_optim_factory` makes the autoencoder's optimiser, too.
+    factories = {"imitator_": "critic_"}
 
 
 class PLASWithPerturbation(PLAS, config_class=PLASWithPerturbationConfig):

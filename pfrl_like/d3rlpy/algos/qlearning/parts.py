@@ -1,16 +1,14 @@
 """The agent of an algorithm, and its networks and optimisers under d3rlpy 2's names."""
 
 import dataclasses
-import itertools
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from pfrl_like.d3rlpy.models.q_functions import MeanQFunctionFactory, critics
 from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
 from pfrl_like.d3rlpy.torch_utility import Modules
 from pfrl_like.learning.lagrange import TemperatureHolder
-from pfrl_like.q_functions import QFunctionEnsemble
 
 #: Optimisers of logarithms, which are scalars here and have the shape (1, 1) in d3rlpy.
 _OF_LOGARITHMS = ("temp_optim", "alpha_optim")
@@ -103,19 +101,3 @@ def build_critics(config: Any, prefix: str, observation_shape: Any, action_size:
         factory, getattr(config, f"{prefix}encoder_factory"), observation_shape, action_size,
         discrete=discrete, n_critics=config.n_critics, scaler=config.observation_scaler,
     )  # fmt: skip
-
-
-def build_optimizer(config: Any, prefix: str, compiled: bool, *modules: nn.Module) -> OptimizerWrapper:
-    """Return the optimiser of modules, whose parameters are numbered in their order.
-
-    Args:
-        config: Config of the algorithm.
-        prefix: Beginning of the names of the fields with the factory and the learning rate, for example "actor_".
-        compiled: True if the update is compiled.
-        modules: The modules.
-    """
-    members = [each.members if isinstance(each, QFunctionEnsemble) else each for each in modules]
-    named = list(itertools.chain.from_iterable(each.named_modules() for each in members))
-    factory, rate = getattr(config, f"{prefix}optim_factory"), getattr(config, f"{prefix}learning_rate")
-    wrapper: OptimizerWrapper = factory.create(named, rate, compiled)
-    return wrapper
