@@ -131,7 +131,9 @@ def test_other_kinds_of_actions_and_algorithms_without_networks_are_refused() ->
 
 def test_a_dataset_of_the_library_is_converted() -> None:
     rewards = np.array([0.0, 1.0, 2.0], np.float32)
-    data = LibraryDataset(OBS[:3], np.array([0, 1, 1]), rewards, np.array([0, 0, 1]), discrete_action=True)
+    data = LibraryDataset(
+        OBS[:3], np.array([0, 1, 1]), rewards, np.array([0, 0, 1]), discrete_action=True, reward_convention="same_row"
+    )
     algo = small(d3rlpy.algos.DQNConfig, batch_size=2).create()
     algo.fit(data, 1, 1, logger_adapter=d3rlpy.logging.NoopAdapterFactory(), show_progress=False)
     assert algo.action_size == 2 and algo.grad_step == 1
