@@ -19,6 +19,7 @@ from pfrl_like.dataset.io.npz import read_npz, write_npz
 from pfrl_like.dataset.table import NO_OBS, SAME_ROW, Table, concatenate_tables
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers import PersistentReplayBuffer, ReplayBuffer
+from pfrl_like.storage.tensors import model_format
 from pfrl_like.utils.checks import check_counts
 
 
@@ -326,13 +327,15 @@ class DatasetSources:
         try:
             flat = read_hdf5(path, memory_map, max_bytes) if hdf5 else read_npz(path, max_bytes)
             return cls.of_table(*table_of(flat, reward_convention, discrete_action))
-        except CheckpointError as error:
+        except (CheckpointError, ValueError) as error:
+            if model := model_format(path):
+                raise CheckpointError(path, f"is {model}, expected a dataset") from error
+            if not isinstance(error, CheckpointError):
+                raise CheckpointError(path, str(error)) from error
             if hdf5 or os.path.splitext(path)[1].lower() not in _OTHER_FORMATS:
                 raise
             hint = "read the file with pandas and call from_dataframe, or call from_arrays"
             raise CheckpointError(path, f"{error.reason}; {hint}") from error
-        except ValueError as error:
-            raise CheckpointError(path, str(error)) from error
 
     def dump_minari(self, directory: PathLike, dataset_id: str, *, env_spec: str | None = None) -> None:
         """Write the dataset as `directory`/`dataset_id`/data, in the form that Minari reads.
