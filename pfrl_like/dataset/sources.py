@@ -377,7 +377,8 @@ class DatasetSources:
         """Return a dataset with a copy of a replay buffer's steps.
 
         The extra column "log_prob" is copied if all steps have it. Other extra columns, for instance action masks, are
-        not copied. Running episodes are treated as truncated. If the next observation of a step is not the observation
+        not copied. If the buffer has the attribute `action_size`, the dataset has at least this number of discrete
+        actions. Running episodes are treated as truncated. If the next observation of a step is not the observation
         of the following step, the episode is truncated after this step.
 
         Args:
@@ -392,7 +393,7 @@ class DatasetSources:
         table, discrete = table_from_buffer(buffer)
         if reward_convention is not None:
             table = table.declared_as(reward_convention)
-        return cls.of_table(table, discrete)
+        return cls.of_table(table, discrete, getattr(buffer, "action_size", 0))
 
     @classmethod
     def from_directory(cls, directory: PathLike) -> Self:

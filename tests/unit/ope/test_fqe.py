@@ -364,7 +364,8 @@ def test_scaled_rewards_are_those_of_single_steps() -> None:
 def test_arguments_of_estimators_are_fields_of_the_configuration() -> None:
     made = ope.FQE(
         LeansOn(True), config(gamma=0.5), n_critics=3, encoder_params={"hidden_units": [4]}, q_func_type="qr",
-        observation_scaler="min_max", use_gpu=False, bootstrap=True, share_encoder=True, eps=1e-3, batch_size=8, n_epochs=2,
+        observation_scaler="min_max", use_gpu=False, bootstrap=True, share_encoder=True, eps=1e-3, batch_size=8,
+        n_epochs=2,
     )  # fmt: skip
     metrics = made.fit(
         data().episodes, eval_episodes=data().episodes[:2], scorers={"n": lambda fqe, e: len(e)}, **QUIET
