@@ -124,6 +124,7 @@ class DecisionTransformer(NoValues, Estimator):
         **dict.fromkeys(["max_timestep", "position_encoding_type"], "positions are indices in the sequence"),
         **dict.fromkeys(["activation_type", "embed_activation_type"], "the layers are fixed"),
         **dict.fromkeys(["final_tokens", "warmup_tokens"], "the learning rate is constant"),
+        "gamma": "returns-to-go are sums without a discount",
     }
 
     batch_size = 64

@@ -65,6 +65,10 @@ class PLAS(ActorCritic):
     agent_class: ClassVar[Any] = agents.PLAS
     ignores_unknown = False
     loss_names: ClassVar[Any] = {**ActorCritic.loss_names, "imitator_loss": "imitator_loss"}
+    later_names: ClassVar[Any] = {
+        **ActorCritic.later_names,
+        **dict.fromkeys(["rl_start_epoch", "rl_start_step"], "warmup_steps is the number of initial updates"),
+    }
 
     actor_learning_rate = 1e-4
     critic_learning_rate = 1e-3

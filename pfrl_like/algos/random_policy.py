@@ -81,6 +81,7 @@ class RandomPolicy(NoFit, NoValues, Estimator):
     """
 
     ignores_unknown = False
+    later_names: ClassVar[Any] = {**Estimator.later_names, "gamma": "random actions have no values to discount"}
 
     distribution: str = "uniform"
     normal_std: float = 1.0
@@ -150,6 +151,7 @@ class DiscreteRandomPolicy(NoFit, NoValues, Estimator):
     """
 
     ignores_unknown = False
+    later_names: ClassVar[Any] = {**Estimator.later_names, "gamma": "random actions have no values to discount"}
     discrete_action = True
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:

@@ -164,7 +164,7 @@ COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "laten
 #: Hyperparameters that are the number of rows of a minibatch.
 ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Hyperparameters that are True or False.
-FLAGS = frozenset({"bootstrap", "clip_delta", "share_encoder", "soft_q_backup", "use_batch_norm"})
+FLAGS = frozenset({"bootstrap", "clip_delta", "discrete_action", "share_encoder", "soft_q_backup", "use_batch_norm"})
 #: Names, and endings of names, of hyperparameters that are finite numbers of at least 0.
 AT_LEAST_0 = frozenset({
     "actor_beta", "alpha", "conservative_weight", "critic_beta", "eps", "eta", "momentum", "regularizing_rate",
@@ -182,14 +182,19 @@ def check_ranges(algo: Any) -> None:
         TypeError: If a hyperparameter has the wrong type: a number, an integer or a bool is expected.
         ValueError: If a hyperparameter is out of range, or if `use_batch_norm` is True and minibatches have one row.
     """
-    names = algo.defaults().keys()
-    checks.check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
+    defaults = algo.defaults()
+    names = defaults.keys()
+    flags = [name for name in names & FLAGS if defaults[name] is not None]  # `FQE` finds its `discrete_action`
+    checks.check_flags(**{name: getattr(algo, name) for name in sorted(flags)})
     checks.check_counts(**{name: getattr(algo, name) for name in sorted(names & COUNTS)})
-    checks.check_counts(least=0, **{name: getattr(algo, name) for name in names & {"rl_start_epoch"}})
+    starts = names & {"rl_start_epoch", "warmup_steps"}
+    checks.check_counts(least=0, **{name: getattr(algo, name) for name in sorted(starts)})
     checks.check_counts(optional=True, n_epochs=algo.n_epochs)
     numbered = sorted(name for name in names if name in AT_LEAST_0 | BOUNDS.keys() or name.endswith(ENDINGS))
     for name in numbered:
         checks.check_numbers(*BOUNDS.get(name, (0.0,)), **{name: getattr(algo, name)})
+    if "target_update_interval" in names and algo.target_update_interval % 1:
+        raise ValueError(f"target_update_interval is {algo.target_update_interval}, expected a whole number of updates")
     rows = {name: getattr(algo, name) for name in sorted(names & ROWS)}
     if algo.use_batch_norm and 1 in rows.values():
         sizes = " and ".join(f"{name} {value}" for name, value in rows.items())
@@ -335,7 +340,7 @@ class Hyperparameters:
                 text = f"{unknown}, which is ignored{nearest}"
                 warnings.warn(text, UserWarning, stacklevel=checks.levels_to_the_caller())
             elif value is not None and not (isinstance(value, type(default)) and value == default):
-                raise TypeError(f"{unknown}, which later versions of d3rlpy have: {self.later_names[given]}")
+                raise TypeError(f"{unknown}, which other versions of d3rlpy have: {self.later_names[given]}")
         return self
 
     def __repr__(self) -> str:

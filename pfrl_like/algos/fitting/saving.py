@@ -76,7 +76,7 @@ def _with_new_keys(params: dict[str, Any], path: str) -> dict[str, Any]:
 
     Older files of an `FQE` have two other keys: "class" (the class name) and "config" (a dict of hyperparameters).
     """
-    if "config" in params and "class" not in params:
+    if "class" not in params and d3rlpy_files.are_later_hyperparameters(params):
         raise CheckpointError(path, d3rlpy_files.OTHER_PARAMS)
     if not params.keys() >= _SHAPES:
         raise CheckpointError(path, f"has no hyperparameters of an estimator, expected {', '.join(sorted(_SHAPES))}")

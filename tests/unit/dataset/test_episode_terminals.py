@@ -54,6 +54,8 @@ def test_the_convention_is_required_where_releases_disagree() -> None:
         ({"episode_terminals": np.eye(9)[6]}, r"not set in row 3, but terminals is: pass np\.maximum"),
         ({"episode_terminals": np.ones(8)}, r"episode_terminals: got shape \(8,\)"),
         ({"action_space": Discrete(2)}, "actions: got 2, expected actions of action_space, below 2"),
+        ({"action_space": Discrete(3, start=1)}, r"Discrete\(3, start=1\), .*starts at 0: subtract 1 from actions"),
+        ({"action_space": Box(-1, 1, (3,)), "actions": np.ones((9, 2))}, r"got shape \(9, 2\), expected \(9, 3\)"),
         ({"action_space": Box(-1, 1, (1,)), "discrete_action": True}, "action_space is Box.*expected a Discrete"),
     ],
 )
@@ -80,3 +82,6 @@ def test_actions_decide_themselves_without_a_kind() -> None:
     assert not made(**column).is_action_discrete()
     assert not made(discrete_action=None, **column | {"actions": column["actions"] + 0.5}).is_action_discrete()
     assert not made(discrete_action=None, **column | {"actions": np.zeros((9, 2))}).is_action_discrete()
+    floats = {"actions": np.float32(ACTIONS), "reward_convention": "same_row"}
+    with pytest.warns(UserWarning, match=r"whole numbers of shape \(9,\), treated as discrete: pass .*reshape"):
+        assert made(**floats).is_action_discrete()
