@@ -100,11 +100,19 @@ class PPO(NoFit, NoValues, Estimator):
             policy = nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size), head)
         model = Branched(policy, value_function(self._encoder(observation_shape)))
         return agents.PPO(
-            model, adam(model, self.learning_rate, self.eps), gamma=self.gamma, lambd=self.lambd,
+            model, adam(model, self.learning_rate, self.eps), gamma=self.gamma, lambd=self.lambd, phi=None,
             clip_eps=self.clip_eps, entropy_coef=self.entropy_coef, value_func_coef=self.value_func_coef,
             update_interval=self.update_interval, minibatch_size=self.batch_size, epochs=self.epochs,
             max_grad_norm=self.max_grad_norm, act_deterministically=True, device=self._device,
         )  # fmt: skip
+
+    def _augment(self) -> None:
+        """Raise an error if a hyperparameter has a value that PPO does not support: nothing is augmented."""
+        for name, value in {"n_frames": 1, "n_augmentations": 1, "dynamics": None}.items():
+            if (given := getattr(self, name)) != value:
+                raise ValueError(f"{name} is {given!r:.80}, but PPO needs {value}")
+        if len(self.augmentation):
+            raise ValueError(f"augmentation is {self.augmentation!r:.80}, but PPO needs an empty list")
 
     @accept_env_ids("env", "eval_env")
     def fit_online(  # type: ignore[override]  # there is no replay buffer, and the policy explores
@@ -159,11 +167,7 @@ class PPO(NoFit, NoValues, Estimator):
         """
         check_counts(n_epochs=n_epochs, eval_interval=eval_interval)
         check_apart(env, eval_env)
-        for name, value in {"n_frames": 1, "n_augmentations": 1, "dynamics": None}.items():
-            if (given := getattr(self, name)) != value:
-                raise ValueError(f"{name} is {given!r:.80}, but PPO needs {value}")
-        if len(self.augmentation):
-            raise ValueError(f"augmentation is {self.augmentation!r:.80}, but PPO needs an empty list")
+        self._augment()
         training = Training(
             self, experiment_name or f"{type(self).__name__}_online",
             n_epochs * n_steps_per_epoch if n_steps is None else n_steps, n_steps_per_epoch, save_interval,

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from estimator_parts import QUIET, assert_same_parameters, vectors
+from estimator_parts import QUIET, Bounded, assert_same_parameters, vectors
 
 from pfrl_like import algos, load_learnable
 from pfrl_like.envs.abc import ABC
@@ -15,28 +14,11 @@ FEW: dict[str, Any] = {"update_interval": 20, "batch_size": 10, "epochs": 2, "en
 OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 
 
-class Bounded(gymnasium.Env[Any, Any]):
-    """Pays the action, which lies from 2 to 3; episodes have seven steps."""
-
-    observation_space = gymnasium.spaces.Box(-9, 9, (4,), np.float32)
-    action_space = gymnasium.spaces.Box(2, 3, (2,), np.float32)
-
-    def __init__(self) -> None:
-        self.n, self.actions = 0, list[Any]()
-
-    def reset(self, **_: Any) -> Any:
-        self.n = 0
-        return np.zeros(4, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.n += 1
-        self.actions.append(action)
-        return np.full(4, self.n, np.float32), float(action.sum()), self.n == 7, False, {}
-
-
 def trained(env: Any, n_steps: int = 60, **options: Any) -> Any:
     set_random_seed(0)
-    return algos.PPO(**FEW | options).fit_online(env, n_steps=n_steps, n_steps_per_epoch=30, **QUIET)
+    hyperparameters = {name: options.pop(name) for name in options.keys() & algos.PPO.defaults().keys()}
+    online = {"n_steps_per_epoch": 30, **QUIET, **options}
+    return algos.PPO(**FEW | hyperparameters).fit_online(env, n_steps=n_steps, **online)
 
 
 def test_it_updates_after_every_interval_and_the_same_seed_gives_the_same_numbers() -> None:
@@ -68,6 +50,16 @@ def test_epochs_are_logged_saved_and_evaluated() -> None:
     assert np.isfinite(metrics["critic_loss"]).all() and np.isfinite(metrics["rollout_return"]).all()
     again = load_learnable("logs/run/model_80.pt")
     assert np.array_equal(again.predict(OBS), made.predict(OBS))
+
+
+def test_epochs_may_end_between_updates() -> None:
+    made = trained(Bounded(), n_steps=50, save_metrics=True, tensorboard=False, logdir="logs", with_timestamp=False)
+    assert len(made.impl.state_dict()["state"][""]["rollout"]["env"]) == 10
+    again = load_learnable("logs/PPO_online/model_50.pt")
+    assert again.impl.n_updates == made.impl.n_updates and not len(again.impl._rollout)
+    assert_same_parameters(again, made)
+    again.fit_online(Bounded(), n_steps=20, **QUIET)
+    assert again.impl.n_updates == made.impl.n_updates + 4
 
 
 def test_training_continues_with_what_is_set() -> None:
