@@ -289,7 +289,8 @@ class DecisionTransformer(OffPolicyActorCritic):
         obs = map_nested(lambda leaf: leaf[rows], obs)
         distribution = context.append_obs(self.policy, rows, obs, self.target_return, self.return_scale)
         if action_mask is not None:
-            distribution = masked(distribution, np.asarray(action_mask)[rows])
+            mask = np.asarray(action_mask)
+            distribution = masked(distribution, mask[rows] if mask.ndim > 1 and len(mask) == k else mask)
         greedy = self.act_deterministically and not self.training
         selected = mode_of(distribution) if greedy else distribution.sample()
         context.set_actions(rows, selected)
