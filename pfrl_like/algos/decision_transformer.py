@@ -107,7 +107,8 @@ class DecisionTransformer(NoValues, Estimator):
 
     The transformer learns to predict actions of recorded sequences from the returns-to-go. `predict` treats each
     observation as the first observation of an episode. `as_stateful_wrapper` returns an object that acts for whole
-    episodes. `collect` and `pfrl_like.metrics.evaluate_on_environment` use such an object. An epoch contains as many sequences as there are transitions.
+    episodes. `collect` and `pfrl_like.metrics.evaluate_on_environment` use such an object. An epoch contains as many
+    sequences as there are transitions.
 
     There are three differences from d3rlpy 2.8. The positions of steps are their indices in the sequence, so there is
     no `max_timestep`. The layers of the network differ, and one `dropout` applies to all of them. The squared error is

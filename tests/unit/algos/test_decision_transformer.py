@@ -141,6 +141,7 @@ def test_what_needs_one_step_is_refused(name: str) -> None:
         ({"attn_dropout": 0.2}, TypeError, "use dropout"),
         ({"contxt_size": 3}, TypeError, "the nearest is 'context_size'"),
         ({"num_heads": 3}, ValueError, "num_heads is 3, expected a divisor of 16"),
+        ({"target_return": float("nan")}, ValueError, "target_return is nan, expected a finite number"),
         ({"dropout": 2.0}, ValueError, "dropout is 2.0"),
         ({"n_frames": 2}, ValueError, "n_frames is 2, but DecisionTransformer needs 1"),
         ({"reward_scaler": "multiply"}, ValueError, "reward_scaler is .*: use return_scale"),

@@ -1,5 +1,7 @@
 """The estimator of PPO, which learns in an environment."""
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,24 @@ def test_epochs_may_end_between_updates() -> None:
     assert again.impl.n_updates == made.impl.n_updates + 4
 
 
+def test_losses_are_means_over_the_updates_of_an_epoch() -> None:
+    made = algos.PPO(**FEW | {"update_interval": 30, "batch_size": 1, "epochs": 4})  # more than the agent's window
+    made.create_impl((4,), 2)
+    losses, learn = list[Any](), made.impl.learn
+
+    def recorded(episodes: Any) -> Any:
+        result = learn(episodes)
+        losses.append(result[1]["value_loss"].mean().item())
+        return result
+
+    made.impl.learn = recorded
+    online = {**QUIET, "save_metrics": True, "logdir": "logs", "experiment_name": "run", "with_timestamp": False}
+    made.fit_online(Bounded(), None, n_epochs=2, n_steps_per_epoch=60, tensorboard_dir="boards", **online)
+    metrics = np.genfromtxt("logs/run/metrics.csv", delimiter=",", names=True)
+    np.testing.assert_allclose(metrics["critic_loss"], np.reshape(losses, (2, 2)).mean(1), rtol=1e-5)
+    assert not importlib.util.find_spec("tensorboard") or Path("boards/runs/run").is_dir()
+
+
 def test_training_continues_with_what_is_set() -> None:
     made = trained(Bounded())
     made.set_params(gamma=0.5, learning_rate=0.25).fit_online(Bounded(), n_steps=20, **QUIET)
@@ -74,6 +94,10 @@ def test_recorded_data_are_refused_and_so_is_what_it_cannot_do() -> None:
     for options in ({"n_frames": 2}, {"n_augmentations": 2}, {"augmentation": ["single_amplitude_scaling"]}):
         with pytest.raises(ValueError, match=f"{next(iter(options))} is .*, but PPO needs"):
             trained(Bounded(), **options)
+    with pytest.raises(TypeError, match="buffer is 3, but PPO learns only from steps of its own policy"):
+        algos.PPO().fit_online(Bounded(), 3)
+    with pytest.raises(NotImplementedError, match="PPO has no values of actions"):
+        algos.PPO().predict_value(OBS, OBS)
     with pytest.raises(TypeError, match="PPO needs an environment whose actions are a Box"):
         trained("CartPole-v1")
     with pytest.raises(TypeError, match="no hyperparameter 'clip_epsilon'; the nearest is 'clip_eps'"):

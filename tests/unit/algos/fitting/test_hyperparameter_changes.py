@@ -32,7 +32,8 @@ OTHER: dict[str, Any] = {
     "augmentation": ["single_amplitude_scaling"], "encoder_params": {"hidden_units": [5]}, "q_func_type": "qr",
     "share_encoder": True, "clip_delta": True, "discrete_action": True, "dynamics": MOPO(), "action_scaler": "min_max",
     "reward_scaler": "standard", "n_epochs": 3, "soft_q_backup": False, "mmd_kernel": "laplacian",
-    "advantage_type": "max", "distribution": "normal", "weight_type": "binary", "target_update_type": "soft", "alpha_threshold": 3.0,
+    "advantage_type": "max", "distribution": "normal",
+    "weight_type": "binary", "target_update_type": "soft", "alpha_threshold": 3.0,
 }  # fmt: skip
 #: Estimators of the default run: indices of actions, numbers, imitation, a model of the environment.
 EXEMPLARS = {"DQN", "SAC", "BC", "MOPO", "PPO", "RandomPolicy"}
