@@ -64,6 +64,22 @@ def test_epochs_may_end_between_updates() -> None:
     assert again.impl.n_updates == made.impl.n_updates + 4
 
 
+def test_an_interrupted_training_leaves_what_it_had_and_continues() -> None:
+    def stop(algo: Any, epoch: int, step: int) -> None:
+        if step == 60:
+            raise KeyboardInterrupt
+
+    made = algos.PPO(**FEW)
+    online = {**QUIET, "save_metrics": True, "logdir": "logs", "experiment_name": "run", "with_timestamp": False}
+    with pytest.raises(KeyboardInterrupt):
+        made.fit_online(Bounded(), n_epochs=3, n_steps_per_epoch=30, tensorboard=False, callback=stop, **online)
+    assert np.genfromtxt("logs/run/metrics.csv", delimiter=",", names=True)["step"].tolist() == [30, 60]
+    for again in (made, load_learnable("logs/run/model_60.pt")):
+        before = again.impl.n_updates
+        again.fit_online(Bounded(), n_steps=40, **QUIET)
+        assert again.impl.n_updates == before + 2 * 4
+
+
 def test_losses_are_means_over_the_updates_of_an_epoch() -> None:
     made = algos.PPO(**FEW | {"update_interval": 30, "batch_size": 1, "epochs": 4})  # more than the agent's window
     made.create_impl((4,), 2)
