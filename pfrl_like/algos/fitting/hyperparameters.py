@@ -7,7 +7,7 @@ import os
 import tomllib
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -23,19 +23,26 @@ class Setting(NamedTuple):
     """Setting of an agent: an attribute, or an entry of an optimiser. Its value is a bool, number, string or None.
 
     Attributes:
-        owner: The `__dict__` of an object, or a parameter group of an optimiser.
+        owner: An object, or a parameter group of an optimiser.
         key: Name of the setting in `owner`.
         fixed: True if the agent would ignore a new value.
     """
 
-    owner: MutableMapping[str, Any]
+    owner: Any
     key: str
     fixed: bool
 
     @property
     def value(self) -> Any:
         """Value of the setting."""
-        return self.owner[self.key]
+        return self.owner[self.key] if isinstance(self.owner, dict) else vars(self.owner)[self.key]
+
+    def set(self, value: Any) -> None:
+        """Set the value. An agent then also changes what depends on it, for example its gradient steps."""
+        if isinstance(self.owner, dict):
+            self.owner[self.key] = value
+        else:
+            setattr(self.owner, self.key, value)
 
 
 def settings_of(part: Any) -> dict[str, Setting]:
@@ -49,7 +56,7 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
         where = f"{path}.{name}"
         if isinstance(value, bool | int | float | str | None):
             is_fixed = isinstance(inspect.getattr_static(type(part), name, None), checks.ConstructorOnly)
-            yield where, Setting(vars(part), name, is_fixed)
+            yield where, Setting(part, name, is_fixed)
         elif isinstance(value, torch.optim.Optimizer):
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
@@ -81,7 +88,8 @@ def changed_settings(before: Any, after: Any) -> dict[str, Setting] | None:
         return None
     if not all(torch.equal(param, new_params[name]) for name, param in old_params.items()):
         return None
-    changed = {path: setting for path, setting in new.items() if setting.value != old[path].value}
+    # `repr`: NaN equals no number, also not itself.
+    changed = {path: setting for path, setting in new.items() if repr(setting.value) != repr(old[path].value)}
     return None if any(setting.fixed for setting in changed.values()) else changed
 
 
@@ -124,7 +132,7 @@ class Retuning:
         augment = self._augment() if augments else None
         settings, new_settings = settings_of(self.impl), self._new_settings(built, now, changed)
         for path, setting in new_settings.items():
-            settings[path].owner[setting.key] = setting.value
+            settings[path].set(setting.value)
         if augments:
             self.impl.augment = augment
         self._agent_args = now

@@ -392,7 +392,8 @@ def collect_steps(
     algo: Any, env: Any, buffer: Any, explorer: Any, deterministic: bool, n_steps: int, show_progress: bool
 ) -> None:
     """Store the steps of an algorithm in a buffer. The arguments are those of `OnlineFitting.collect`."""
-    collector = PolicyCollector(algo, buffer, explorer, as_gymnasium(env).action_space)
+    kind = getattr(algo, "collector_class", PolicyCollector)
+    collector = kind(algo, buffer, explorer, as_gymnasium(env).action_space)
     collector.deterministic = deterministic
     clock = Clock(n_steps)
     with progress_callbacks(clock, show_progress) as bar:
