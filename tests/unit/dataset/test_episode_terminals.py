@@ -1,6 +1,8 @@
 """`MDPDataset(episode_terminals=, action_space=)`: rows and rewards as d3rlpy 0.90 and 1.1.1 make them."""
 
+import json
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,8 @@ from gymnasium.spaces import Box, Discrete
 
 from pfrl_like.dataset import MDPDataset
 
+#: What `tests/peers/d3rlpy_1_files.py` wrote.
+FOLDER = Path(__file__).parents[2] / "data/peers/d3rlpy_1"
 #: Nine rows whose observation is their index, and whose reward is 10 more: a terminal end, a time limit, a part.
 OBS, REWARDS = np.arange(9, dtype=np.float32)[:, None], np.arange(9) + 10.0
 ACTIONS = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2])
@@ -33,6 +37,15 @@ def test_rewards_are_those_of_the_releases(convention: str, facts: list[list[tup
     assert steps(data) == facts and data.reward_convention == convention
     assert data.is_action_discrete() and data.get_action_size() == 3
     assert len(data.observations) == 7  # rows after the last end are dropped
+
+
+@pytest.mark.parametrize(
+    ("version", "reward", "facts"), [("0.90", "next_reward", OF_0_90), ("1.1.1", "reward", OF_1_1_1)]
+)
+def test_the_facts_are_those_that_the_releases_wrote(version: str, reward: str, facts: Any) -> None:
+    written = json.loads((FOLDER / f"steps_{version}.json").read_text())
+    names = "observation", "action", reward, "terminal"
+    assert [[tuple(step[name] for name in names) for step in episode] for episode in written] == facts
 
 
 def test_the_convention_is_required_where_releases_disagree() -> None:

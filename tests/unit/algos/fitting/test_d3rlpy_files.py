@@ -31,6 +31,8 @@ from pfrl_like.errors import CheckpointError
 OBS_SIZE, ACTION_SIZE, N_ACTIONS, ROWS = 3, 2, 4, 5
 IMAGE = (4, 10, 10)
 ACTOR_CRITIC = ("actor_", "critic_")
+#: What `tests/peers/d3rlpy_1_files.py` wrote.
+WRITTEN = Path(__file__).parents[3] / "data/peers/d3rlpy_1"
 
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -303,3 +305,30 @@ def test_policies_whose_deviation_is_one_parameter_act_the_same(tmp_path: Path) 
     assert torch.equal(algo.impl.policy[-1].scale_param, networks["_policy"]["_logstd"].flatten())
     values = output(networks["_value_func"], "_fc", x)
     assert torch.allclose(algo.impl.v_func(x), values, rtol=1e-4, atol=1e-5)
+
+
+# Files that d3rlpy 1.1.1 itself wrote
+
+
+@pytest.fixture(scope="module")
+def expected() -> Any:
+    with np.load(WRITTEN / "expected.npz") as arrays:
+        return dict(arrays)
+
+
+@pytest.mark.parametrize(("name", "eps"), [("CQL", 1e-5), ("DQN", 1e-8)])
+def test_a_model_that_d3rlpy_wrote_predicts_the_same(name: str, eps: float, expected: Any) -> None:
+    algo = Estimator.from_json(WRITTEN / name / "params.json")
+    algo.load_model(WRITTEN / name / "model_20.pt")
+    observations, actions = expected[f"{name}/observations"], expected[f"{name}/actions"]
+    np.testing.assert_allclose(algo.predict(observations), expected[f"{name}/predicted"], atol=1e-5)
+    np.testing.assert_allclose(algo.predict_value(observations, actions), expected[f"{name}/values"], atol=1e-5)
+    assert algo.eps == eps
+
+
+def test_a_dataset_that_d3rlpy_wrote_has_its_steps(expected: Any) -> None:
+    data = MDPDataset.load(WRITTEN / "cql.h5")
+    assert [len(episode) for episode in data.episodes] == expected["lengths"].tolist()
+    steps = [step for episode in data.episodes for step in episode.transitions]
+    for field, ours in (("observation",) * 2, ("action",) * 2, ("reward", "action_reward"), ("terminal",) * 2):
+        assert np.array_equal([getattr(step, ours) for step in steps], expected[f"steps/{field}"]), field
