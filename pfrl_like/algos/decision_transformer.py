@@ -1,5 +1,6 @@
 """Estimators of Decision Transformers."""
 
+import os
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
@@ -13,10 +14,13 @@ from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES
 from pfrl_like.algos.fitting.minibatches import TrainingData
 from pfrl_like.algos.fitting.networks import adam
+from pfrl_like.algos.fitting.online import PolicyCollector
 from pfrl_like.algos.fitting.unsupported import NoValues
 from pfrl_like.batch import Batch
 from pfrl_like.dataset.selection import SelectedSequences
 from pfrl_like.distributions import mode_of
+from pfrl_like.errors import ExportError
+from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer
@@ -44,26 +48,58 @@ class StatefulTransformerWrapper:
         self.algo, self.target_return = algo, target_return
         self._context = ReturnContext(algo._agent.context_size)
 
-    def predict(self, x: Any, reward: float) -> Any:
+    def predict(self, x: Any, reward: float, *, action_mask: Any = None) -> Any:
         """Return the most probable action for the next observation of the episode: an array [action_size], or an int.
 
         Args:
             x: Observation.
             reward: Reward of the last action. It is ignored at the first step of an episode.
+            action_mask: True for allowed discrete actions, [n_actions]. None allows all actions.
         """
         agent = self.algo._agent
         self._context.add_reward(0, reward, False)
         with torch.no_grad(), evaluation_mode(agent.policy):
             obs = self.algo._features(np.asarray(x)[None])
             distribution = self._context.append_obs(agent.policy, [0], obs, self.target_return, agent.return_scale)
-            action = mode_of(distribution)
+            action = mode_of(allowed(distribution, action_mask))
         self._context.set_actions([0], action)
         unscaled = self.algo._unscaled(action.cpu().numpy())[0]
         return int(unscaled) if self.algo.discrete_action else unscaled
 
+    def set_action(self, action: Any) -> None:
+        """Replace the last action of `predict` by another action that was taken in its place."""
+        self._context.set_actions([0], self.algo._actions(np.asarray(action)[None]))
+
     def reset(self) -> None:
         """Begin a new episode."""
         self._context.clear()
+
+
+class TransformerCollector(PolicyCollector):
+    """Collector that acts with a `StatefulTransformerWrapper`. The arguments are those of `PolicyCollector`.
+
+    Explorers change the greedy actions of the wrapper, which stores the actions that were taken.
+    """
+
+    def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any) -> None:
+        self._wrapper, self._reward = algo.as_stateful_wrapper(), 0.0
+        super().__init__(algo, buffer, explorer, action_space)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._wrapper.reset()
+
+    def choose(self, obs: Any, action_mask: Any) -> Any:
+        """Return the wrapper's action for the next step of the episode, or the action that the explorer selects."""
+        greedy = self._wrapper.predict(obs, self._reward, action_mask=action_mask)
+        action = self.explore(lambda x, action_mask=None: np.asarray([greedy]), obs, action_mask, self.steps)
+        self._wrapper.set_action(action)
+        return action
+
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
+        """Store the step that leads to `obs`."""
+        self._reward = float(reward)
+        super().observe(obs, reward, done, reset, action_mask=action_mask)
 
 
 class DecisionTransformer(NoValues, Estimator):
@@ -71,7 +107,8 @@ class DecisionTransformer(NoValues, Estimator):
 
     The transformer learns to predict actions of recorded sequences from the returns-to-go. `predict` treats each
     observation as the first observation of an episode. `as_stateful_wrapper` returns an object that acts for whole
-    episodes. An epoch contains as many sequences as there are transitions.
+    episodes. `collect` and `pfrl_like.metrics.evaluate_on_environment` use such an object. An epoch contains as many
+    sequences as there are transitions.
 
     There are three differences from d3rlpy 2.8. The positions of steps are their indices in the sequence, so there is
     no `max_timestep`. The layers of the network differ, and one `dropout` applies to all of them. The squared error is
@@ -116,6 +153,7 @@ class DecisionTransformer(NoValues, Estimator):
     """
 
     agent_class: ClassVar[Any] = agents.DecisionTransformer
+    collector_class = TransformerCollector
     ignores_unknown = False
     loss_names: ClassVar[Any] = {"loss": "loss"}
     later_names: ClassVar[Any] = {
@@ -124,6 +162,7 @@ class DecisionTransformer(NoValues, Estimator):
         **dict.fromkeys(["max_timestep", "position_encoding_type"], "positions are indices in the sequence"),
         **dict.fromkeys(["activation_type", "embed_activation_type"], "the layers are fixed"),
         **dict.fromkeys(["final_tokens", "warmup_tokens"], "the learning rate is constant"),
+        "gamma": "returns-to-go are sums without a discount",
     }
 
     batch_size = 64
@@ -184,16 +223,26 @@ class DecisionTransformer(NoValues, Estimator):
             agent.stop_episode()
         return actions
 
-    def as_stateful_wrapper(self, target_return: float) -> StatefulTransformerWrapper:
+    def as_stateful_wrapper(self, target_return: float | None = None) -> StatefulTransformerWrapper:
         """Return an object that acts in an environment with the methods `predict(x, reward)` and `reset()`.
 
         Args:
-            target_return: Return that each episode aims at.
+            target_return: Return that each episode aims at. None means the `target_return` of the agent.
 
         Raises:
             NotFittedError: If the agent is not built yet.
         """
-        return StatefulTransformerWrapper(self, target_return)
+        return StatefulTransformerWrapper(self, self._agent.target_return if target_return is None else target_return)
+
+    def save_policy(self, fname: str | os.PathLike[str], as_onnx: bool = False) -> NoReturn:
+        """Raise an error, because actions depend on several steps. Use `as_stateful_wrapper` instead.
+
+        Raises:
+            NotFittedError: If the agent is not built yet.
+            ExportError: Otherwise.
+        """
+        agent = type(self._agent).__name__
+        raise ExportError(f"actions of a {agent} depend on several steps: save_model, and act with as_stateful_wrapper")
 
     def fit_online(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise an error, because a Decision Transformer learns only from recorded episodes.

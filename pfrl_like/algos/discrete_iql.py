@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 from pfrl_like import agents
 from pfrl_like.algos.fitting.networks import ActorCritic, adam, categorical_policy, value_function
 from pfrl_like.learning.compatibility.parts import check_positive
-from pfrl_like.q_functions import QFunctionEnsemble
 
 
 class DiscreteIQL(ActorCritic):
@@ -68,9 +67,7 @@ class DiscreteIQL(ActorCritic):
         check_positive(self, "weight_temp")  # the agent has another name for it
         policy = categorical_policy(self._encoder(observation_shape), action_size)
         v_func = value_function(self._encoder(observation_shape))
-        critics = self._q_function(lambda: self._encoder(observation_shape), action_size, pool="least")
-        if not isinstance(critics, QFunctionEnsemble):
-            critics = QFunctionEnsemble([critics])
+        critics = self._critics_of_states(observation_shape, action_size)
         return self._actor_critic(
             self.agent_class, policy, critics, v_func=v_func,
             v_func_optimizer=adam(v_func, self.critic_learning_rate, self.eps),

@@ -11,7 +11,6 @@ from pfrl_like.algos.fitting.networks import (
     categorical_policy,
     copy_targets_by_interval,
 )
-from pfrl_like.q_functions import QFunctionEnsemble
 
 
 class DiscreteSAC(QLearning):
@@ -79,9 +78,7 @@ class DiscreteSAC(QLearning):
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         policy = categorical_policy(self._encoder(observation_shape), action_size)
-        critics = self._q_function(lambda: self._encoder(observation_shape), action_size, pool="least")
-        if not isinstance(critics, QFunctionEnsemble):
-            critics = QFunctionEnsemble([critics])
+        critics = self._critics_of_states(observation_shape, action_size)
         agent = agents.DiscreteSAC(
             policy, critics, None, adam(policy, self.actor_learning_rate, self.eps),
             adam(critics, self.critic_learning_rate, self.eps), None, gamma=self.gamma,

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pfrl_like import agents
 from pfrl_like.algos.fitting.networks import ActorCritic, adam, bounded_network, conditional_vae
@@ -65,6 +65,10 @@ class PLAS(ActorCritic):
     agent_class: ClassVar[Any] = agents.PLAS
     ignores_unknown = False
     loss_names: ClassVar[Any] = {**ActorCritic.loss_names, "imitator_loss": "imitator_loss"}
+    later_names: ClassVar[Any] = {
+        **ActorCritic.later_names,
+        **dict.fromkeys(["rl_start_epoch", "rl_start_step"], "warmup_steps is the number of initial updates"),
+    }
 
     actor_learning_rate = 1e-4
     critic_learning_rate = 1e-3
@@ -81,11 +85,11 @@ class PLAS(ActorCritic):
             self.agent_class, policy, self._critics(observation_shape, action_size), lam=self.lam, beta=self.beta,
             rl_start_step=self.warmup_steps, imitator=imitator,
             imitator_optimizer=adam(imitator, self.imitator_learning_rate, self.eps),
-            **self._perturbation(observation_shape, action_size),
+            **self._perturbation(observation_shape, action_size, policy),
         )  # fmt: skip
 
-    def _perturbation(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        """Return the constructor arguments of the agent that concern a perturbation."""
+    def _perturbation(self, observation_shape: tuple[int, ...], action_size: int, policy: nn.Module) -> dict[str, Any]:
+        """Return the arguments of `_actor_critic` that concern a perturbation."""
         return {}
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -158,6 +162,7 @@ class PLASWithPerturbation(PLAS):
 
     action_flexibility: float = 0.05
 
-    def _perturbation(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
+    def _perturbation(self, observation_shape: tuple[int, ...], action_size: int, policy: nn.Module) -> dict[str, Any]:
         perturbation = bounded_network(self._encoder(observation_shape, action_size), action_size)
-        return {"perturbation": perturbation, "action_flexibility": self.action_flexibility}
+        trained = nn.ModuleList([policy, perturbation])
+        return {"perturbation": perturbation, "action_flexibility": self.action_flexibility, "trained": trained}

@@ -20,6 +20,7 @@ from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.learning.model_outputs import allowed
+from pfrl_like.learning.statistics import Record
 from pfrl_like.nn import Branched
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.runs.loop import Clock
@@ -69,14 +70,14 @@ class PPO(NoFit, NoValues, Estimator):
             "feature_size", the size of the last linear layer.
         dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
             this epoch. If None, the estimator uses recorded transitions only. Must be None.
-        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000. It has no
-            effect.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000. PPO has no
+            `fit`, and `fit_online` has its own argument `n_epochs`.
         impl: Agent to use. If None, the estimator builds an agent.
     """
 
     fit_advice = "use fit_online"
     ignores_unknown = False
-    loss_names: ClassVar[Any] = {"critic_loss": "average_value_loss", "actor_loss": "average_policy_loss"}
+    loss_names: ClassVar[Any] = {"critic_loss": "value_loss", "actor_loss": "policy_loss"}
 
     discrete_action: bool = False  # type: ignore[misc]  # other estimators have one kind of actions
     batch_size = 64
@@ -100,16 +101,25 @@ class PPO(NoFit, NoValues, Estimator):
             policy = nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size), head)
         model = Branched(policy, value_function(self._encoder(observation_shape)))
         return agents.PPO(
-            model, adam(model, self.learning_rate, self.eps), gamma=self.gamma, lambd=self.lambd,
+            model, adam(model, self.learning_rate, self.eps), gamma=self.gamma, lambd=self.lambd, phi=None,
             clip_eps=self.clip_eps, entropy_coef=self.entropy_coef, value_func_coef=self.value_func_coef,
             update_interval=self.update_interval, minibatch_size=self.batch_size, epochs=self.epochs,
             max_grad_norm=self.max_grad_norm, act_deterministically=True, device=self._device,
         )  # fmt: skip
 
+    def _augment(self) -> None:
+        """Raise an error if a hyperparameter has a value that PPO does not support: nothing is augmented."""
+        for name, value in {"n_frames": 1, "n_augmentations": 1, "dynamics": None}.items():
+            if (given := getattr(self, name)) != value:
+                raise ValueError(f"{name} is {given!r:.80}, but PPO needs {value}")
+        if len(self.augmentation):
+            raise ValueError(f"augmentation is {self.augmentation!r:.80}, but PPO needs an empty list")
+
     @accept_env_ids("env", "eval_env")
     def fit_online(  # type: ignore[override]  # there is no replay buffer, and the policy explores
         self,
         env: Any,
+        buffer: None = None,
         *,
         n_epochs: int = 1000,
         n_steps_per_epoch: int = 4000,
@@ -126,11 +136,13 @@ class PPO(NoFit, NoValues, Estimator):
         save_interval: int = 1,
         save_metrics: bool = True,
         callback: Callable[[Any, int, int], Any] | None = None,
+        tensorboard_dir: str | None = None,
     ) -> Self:
         """Train in an environment. If the agent is already built, its training continues.
 
         Args:
             env: Environment that `pfrl_like.env.as_gymnasium` accepts, or an environment id such as "Pendulum-v1".
+            buffer: Must be None: PPO has no replay buffer.
             n_epochs: Number of epochs of the log.
             n_steps_per_epoch: Number of steps per epoch. There is an update every `update_interval` steps.
             n_steps: Total number of steps. If not None, `n_epochs` is ignored.
@@ -146,6 +158,7 @@ class PPO(NoFit, NoValues, Estimator):
             save_interval: Number of epochs between saved models.
             save_metrics: True to write metrics and models to disk.
             callback: Function called as (estimator, epoch, steps so far) at the end of every epoch.
+            tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
 
         Returns:
             The estimator itself.
@@ -153,22 +166,20 @@ class PPO(NoFit, NoValues, Estimator):
         Raises:
             ValueError: If a number is out of range, a hyperparameter has a value that PPO does not support,
                 observations of the environment are not arrays, or `eval_env` is `env`.
-            TypeError: If the environment has the wrong kind of actions, or an argument is not an environment, function
-                or path.
+            TypeError: If the environment has the wrong kind of actions, an argument is not an environment, function
+                or path, or `buffer` is not None.
             NonFiniteError: If observations, rewards or losses contain NaN or infinity.
         """
+        if buffer is not None:
+            raise TypeError(f"buffer is {buffer!r:.80}, but PPO learns only from steps of its own policy: pass None")
         check_counts(n_epochs=n_epochs, eval_interval=eval_interval)
         check_apart(env, eval_env)
-        for name, value in {"n_frames": 1, "n_augmentations": 1, "dynamics": None}.items():
-            if (given := getattr(self, name)) != value:
-                raise ValueError(f"{name} is {given!r:.80}, but PPO needs {value}")
-        if len(self.augmentation):
-            raise ValueError(f"augmentation is {self.augmentation!r:.80}, but PPO needs an empty list")
+        self._augment()
         training = Training(
             self, experiment_name or f"{type(self).__name__}_online",
             n_epochs * n_steps_per_epoch if n_steps is None else n_steps, n_steps_per_epoch, save_interval,
             show_progress, callback, with_timestamp=with_timestamp, save_metrics=save_metrics, logdir=logdir,
-            verbose=verbose, tensorboard=tensorboard,
+            verbose=verbose, tensorboard=tensorboard, tensorboard_dir=tensorboard_dir,
         )  # fmt: skip
         warn_of_hooks(self)
         build_for_env(self, env)
@@ -227,17 +238,28 @@ class RolloutUpdates:
     """
 
     def __init__(self, algo: Any) -> None:
-        self.algo = algo
+        self.algo, self._n_updates = algo, algo.impl.n_updates
+        agent = algo.impl
+        updates = agent.epochs * -(-agent.update_interval // agent.minibatch_size)  # gradient steps of a rollout
+        for name in algo.loss_names.values():
+            record = getattr(agent, f"{name}_record")
+            if record.maxlen is not None and record.maxlen < updates:
+                setattr(agent, f"{name}_record", Record(record, updates))
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch."""
         self.returns: list[float] = []
-        self._n_before = self.algo.impl.n_updates
+        self._losses: dict[str, list[float]] = {name: [] for name in self.algo.loss_names}
 
     def __call__(self, clock: Clock) -> None:
-        """Record the returns of the episodes that ended."""
+        """Record the returns of the episodes that ended, and the losses of an update."""
         if clock.between_episodes:  # False for an episode that ends because training ends
             self.returns += [episode.total_reward for episode in clock.ended]
+        agent = self.algo.impl
+        if new := agent.n_updates - self._n_updates:
+            self._n_updates = agent.n_updates
+            for name, key in self.algo.loss_names.items():
+                self._losses[name] += [*getattr(agent, f"{key}_record")][-new:]
 
     @property
     def source(self) -> Self:
@@ -246,9 +268,8 @@ class RolloutUpdates:
 
     def __len__(self) -> int:
         """Return the number of updates of the current epoch."""
-        return int(self.algo.impl.n_updates - self._n_before)
+        return min(map(len, self._losses.values()))
 
     def metrics(self, last: int = 0) -> dict[str, float]:
-        """Return the agent's mean losses. `last` has no effect."""
-        statistics = dict(self.algo.impl.get_statistics())
-        return {name: float(statistics[key]) for name, key in self.algo.loss_names.items()}
+        """Return mean losses over the `last` updates (0: over all updates) of the current epoch."""
+        return {name: float(np.mean(losses[-last:])) for name, losses in self._losses.items()}

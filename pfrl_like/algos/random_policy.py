@@ -1,5 +1,6 @@
 """Estimators that select random actions, for example to collect data or to compare other estimators with."""
 
+import os
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.fitting.unsupported import NoFit, NoValues
 from pfrl_like.distributions import Categorical, masked
+from pfrl_like.errors import ExportError
 from pfrl_like.utils.checks import check_choice, check_numbers
 
 
@@ -23,6 +25,10 @@ class RandomActions(nn.Module):
 
     #: Names of the saved networks: there are none.
     saved_attributes: ClassVar[tuple[str, ...]] = ()
+    #: Optimisers with their gradients' limits, by name: there are none.
+    gradient_steps: ClassVar[dict[str, Any]] = {}
+    #: False, because there is no most probable action that is selected in evaluation.
+    act_deterministically: ClassVar[bool] = False
     augment: Any = None
 
     def __init__(self, action_size: int, distribution: str, std: float) -> None:
@@ -45,7 +51,33 @@ class RandomActions(nn.Module):
         """Do nothing, because there are no parameters."""
 
 
-class RandomPolicy(NoFit, NoValues, Estimator):
+class RandomSelection(NoFit, NoValues):
+    """Mixin for estimators that select random actions and have no networks."""
+
+    def sample_action(self: Any, x: Any, *, action_mask: Any = None) -> Any:
+        """Return random actions. Arguments and errors are the same as in `predict`."""
+        return self.predict(x, action_mask=action_mask)
+
+    def fit_online(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise the error of `fit`.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        self.fit()
+
+    def save_policy(self: Any, fname: str | os.PathLike[str], as_onnx: bool = False) -> NoReturn:
+        """Raise an error, because there is no network to export. Call `save_model` instead.
+
+        Raises:
+            NotFittedError: If the action size is not known yet.
+            ExportError: Otherwise.
+        """
+        actions = type(self._agent).__name__
+        raise ExportError(f"{type(self).__name__} has no network to export, only {actions}: use save_model")
+
+
+class RandomPolicy(RandomSelection, Estimator):
     """Estimator that selects random continuous actions. It learns nothing: `fit` and `fit_online` raise errors.
 
     Build it with `create_impl`, `build_with_dataset` or `build_with_env`. Actions are in [-1, 1], or in the range of
@@ -54,9 +86,9 @@ class RandomPolicy(NoFit, NoValues, Estimator):
     Args:
         distribution: "uniform" for uniform actions in [-1, 1], "normal" for normal actions that are clipped to [-1, 1].
         normal_std: Standard deviation of normal actions, at least 0.
-        batch_size: Number of transitions per minibatch.
+        batch_size: Number of transitions per minibatch. It has no effect.
         n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
-        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks. It has no effect.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
@@ -67,21 +99,25 @@ class RandomPolicy(NoFit, NoValues, Estimator):
             policies. Explorers, replay buffers and the methods of the estimator use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
-            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards. It has
+            no effect.
         augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
-            list disables augmentation.
-        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+            list disables augmentation. It has no effect.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies. It has no effect.
         encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
             layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
-            "feature_size", the size of the last linear layer.
+            "feature_size", the size of the last linear layer. It has no effect.
         dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
-            this epoch. If None, the estimator uses recorded transitions only.
-        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+            this epoch. If None, the estimator uses recorded transitions only. It has no effect.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000. It has no
+            effect.
         impl: Agent to use. If None, the estimator builds an agent.
     """
 
     ignores_unknown = False
+    later_names: ClassVar[Any] = {**Estimator.later_names, "gamma": "random actions have no values to discount"}
 
+    batch_size = 256
     distribution: str = "uniform"
     normal_std: float = 1.0
 
@@ -104,28 +140,16 @@ class RandomPolicy(NoFit, NoValues, Estimator):
             raise TypeError(f"action_mask is {action_mask!r:.80}, but {type(self).__name__} has continuous actions")
         return self._unscaled(self._agent(len(self._observations(x))).numpy())
 
-    def sample_action(self, x: Any, *, action_mask: Any = None) -> Any:
-        """Return random actions. Arguments and errors are the same as in `predict`."""
-        return self.predict(x, action_mask=action_mask)
 
-    def fit_online(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise the error of `fit`.
-
-        Raises:
-            NotImplementedError: Always.
-        """
-        self.fit()
-
-
-class DiscreteRandomPolicy(NoFit, NoValues, Estimator):
+class DiscreteRandomPolicy(RandomSelection, Estimator):
     """Estimator that selects random discrete actions. It learns nothing: `fit` and `fit_online` raise errors.
 
     Build it with `create_impl`, `build_with_dataset` or `build_with_env`.
 
     Args:
-        batch_size: Number of transitions per minibatch.
+        batch_size: Number of transitions per minibatch. It has no effect.
         n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
-        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks. It has no effect.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
@@ -136,21 +160,25 @@ class DiscreteRandomPolicy(NoFit, NoValues, Estimator):
             policies. Explorers, replay buffers and the methods of the estimator use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
-            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards. It has
+            no effect.
         augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
-            list disables augmentation.
-        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+            list disables augmentation. It has no effect.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies. It has no effect.
         encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
             layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
-            "feature_size", the size of the last linear layer.
+            "feature_size", the size of the last linear layer. It has no effect.
         dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
-            this epoch. If None, the estimator uses recorded transitions only.
-        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+            this epoch. If None, the estimator uses recorded transitions only. It has no effect.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000. It has no
+            effect.
         impl: Agent to use. If None, the estimator builds an agent.
     """
 
     ignores_unknown = False
+    later_names: ClassVar[Any] = {**Estimator.later_names, "gamma": "random actions have no values to discount"}
     discrete_action = True
+    batch_size = 256
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         return RandomActions(action_size, "uniform", 0.0)
@@ -169,15 +197,3 @@ class DiscreteRandomPolicy(NoFit, NoValues, Estimator):
         distribution: Any = Categorical(torch.zeros(len(self._observations(x)), self._agent.action_size))
         distribution = distribution if action_mask is None else masked(distribution, action_mask)
         return np.asarray(distribution.sample())
-
-    def sample_action(self, x: Any, *, action_mask: Any = None) -> Any:
-        """Return random actions. Arguments and errors are the same as in `predict`."""
-        return self.predict(x, action_mask=action_mask)
-
-    def fit_online(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise the error of `fit`.
-
-        Raises:
-            NotImplementedError: Always.
-        """
-        self.fit()

@@ -31,6 +31,11 @@ _INTEGER_VECTORS = (
     "indices, or actions.astype(np.float32) if the actions are continuous"
 )
 
+_WHOLE_NUMBERS = (
+    "actions are floating-point whole numbers of shape {shape}, treated as discrete: pass discrete_action=True, or "
+    "actions.reshape(-1, 1) if the actions are continuous"
+)
+
 _CHUNK_BYTES = 1 << 26
 _ROUNDING = 1e-4  # tolerance for a log-probability of 0 that was computed in single precision
 
@@ -223,16 +228,21 @@ def kind_of_actions(action_space: Any, actions: Any, discrete_action: bool | Non
         actions: The actions.
         discrete_action: The user's argument. If None, the actions decide: they are discrete if each row contains a
             single integer of any dtype.
-        by_value: True to let the actions decide, too, if there is one number for each row.
+        by_value: True to let the actions decide, too, if there is one number for each row. If the numbers are
+            floating-point, a warning is issued, once per process.
 
     Raises:
-        ValueError: If `discrete_action` is True and the space is continuous, or an action is not in the space.
+        ValueError: If `discrete_action` is True and the space is continuous, if a discrete action is not in the space,
+            or if the shape of continuous actions is not that of the space. Bounds of a Box are not checked.
         TypeError: If `action_space` is neither a space nor a kind of actions.
     """
     if action_space is None:
         if discrete_action is None or (by_value and not discrete_action and np.ndim(actions) == 1):
             values = np.asarray(actions)
-            return values.size == len(values) and bool((values % 1 == 0).all()), 0
+            discrete = values.size == len(values) and bool((values % 1 == 0).all())
+            if discrete and discrete_action is not None and values.dtype.kind == "f":
+                warn_once("whole_numbers", _WHOLE_NUMBERS.format(shape=values.shape))
+            return discrete, 0
         return bool(discrete_action), 0
     names = {"DISCRETE": "discrete", "CONTINUOUS": "box"}
     kind = names.get(getattr(action_space, "name", "")) or space_kind(action_space)
@@ -240,6 +250,12 @@ def kind_of_actions(action_space: Any, actions: Any, discrete_action: bool | Non
         raise TypeError(f"action_space is {action_space!r:.80}, expected a Discrete, a Box or an ActionSpace")
     if discrete_action and kind != "discrete":
         raise ValueError(f"discrete_action is True, but action_space is {action_space}, expected a Discrete")
+    shape = getattr(action_space, "shape", None)
+    if kind == "box" and shape is not None and np.ndim(actions) > 1 and np.shape(actions)[1:] != shape:
+        raise ValueError(f"actions: got shape {np.shape(actions)}, expected {(len(actions), *shape)} of action_space")
+    if getattr(action_space, "start", 0):
+        advice = f"subtract {action_space.start} from actions, and pass Discrete({action_space.n})"
+        raise ValueError(f"action_space is {action_space}, expected a Discrete that starts at 0: {advice}")
     size = int(getattr(action_space, "n", 0)) if kind == "discrete" else 0
     if size and np.max(actions) >= size:
         raise ValueError(f"actions: got {np.max(actions)}, expected actions of action_space, below {size}")

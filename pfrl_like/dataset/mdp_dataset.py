@@ -67,7 +67,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             `reward_convention` is an error, unless both conventions give the same steps: d3rlpy before 1.1 has
             "next_row", 1.1 has "same_row". None if `timeouts` are given.
         action_space: Box or Discrete, or a member of `ActionSpace`: the kind of the actions, and the number of discrete
-            actions. None if `discrete_action` says it.
+            actions. The bounds of a Box are not checked; `check` does this. None if `discrete_action` says it.
 
     Raises:
         ValueError: If lengths, shapes or values are invalid (the message contains the row), or if the convention is

@@ -108,7 +108,8 @@ def batch_of(
         device: Device of the tensors.
         discrete_action: True if actions are indices.
         continuation: If 0, `Batch.continuation` is None. Otherwise it contains all steps after the transitions.
-        next_actions: True to fill `Batch.next_action`. The action after the last transition of an episode is NaN.
+        next_actions: True to fill `Batch.next_action`. It is NaN if the episode ends with the steps of the
+            transition.
     """
 
     def tensor(values: Any) -> torch.Tensor:
@@ -117,7 +118,7 @@ def batch_of(
 
     actions, next_action = minibatch.actions, None
     if next_actions:
-        last = [each.next_transition is None for each in minibatch]
+        last = [each.next_transition is None for each in minibatch.last_transitions]
         next_action = tensor(minibatch.next_actions.astype(np.float32))
         next_action[last] = torch.nan
     return Batch(

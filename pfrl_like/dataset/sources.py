@@ -19,6 +19,7 @@ from pfrl_like.dataset.io.npz import read_npz, write_npz
 from pfrl_like.dataset.table import NO_OBS, SAME_ROW, Table, concatenate_tables
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers import PersistentReplayBuffer, ReplayBuffer
+from pfrl_like.storage.tensors import model_format
 from pfrl_like.utils.checks import check_counts
 
 
@@ -326,13 +327,15 @@ class DatasetSources:
         try:
             flat = read_hdf5(path, memory_map, max_bytes) if hdf5 else read_npz(path, max_bytes)
             return cls.of_table(*table_of(flat, reward_convention, discrete_action))
-        except CheckpointError as error:
+        except (CheckpointError, ValueError) as error:
+            if model := model_format(path):
+                raise CheckpointError(path, f"is {model}, expected a dataset") from error
+            if not isinstance(error, CheckpointError):
+                raise CheckpointError(path, str(error)) from error
             if hdf5 or os.path.splitext(path)[1].lower() not in _OTHER_FORMATS:
                 raise
             hint = "read the file with pandas and call from_dataframe, or call from_arrays"
             raise CheckpointError(path, f"{error.reason}; {hint}") from error
-        except ValueError as error:
-            raise CheckpointError(path, str(error)) from error
 
     def dump_minari(self, directory: PathLike, dataset_id: str, *, env_spec: str | None = None) -> None:
         """Write the dataset as `directory`/`dataset_id`/data, in the form that Minari reads.
@@ -374,7 +377,8 @@ class DatasetSources:
         """Return a dataset with a copy of a replay buffer's steps.
 
         The extra column "log_prob" is copied if all steps have it. Other extra columns, for instance action masks, are
-        not copied. Running episodes are treated as truncated. If the next observation of a step is not the observation
+        not copied. If the buffer has the attribute `action_size`, the dataset has at least this number of discrete
+        actions. Running episodes are treated as truncated. If the next observation of a step is not the observation
         of the following step, the episode is truncated after this step.
 
         Args:
@@ -389,7 +393,7 @@ class DatasetSources:
         table, discrete = table_from_buffer(buffer)
         if reward_convention is not None:
             table = table.declared_as(reward_convention)
-        return cls.of_table(table, discrete)
+        return cls.of_table(table, discrete, getattr(buffer, "action_size", 0))
 
     @classmethod
     def from_directory(cls, directory: PathLike) -> Self:

@@ -64,6 +64,7 @@ def evaluate_on_environment(
 
     The scorer restores the random streams after the episodes. If `info` of the environment contains an "action_mask",
     random actions are allowed actions, and `algo.predict` gets the mask as the keyword `action_mask`, [1, n_actions].
+    A Decision Transformer acts with its `as_stateful_wrapper()`.
 
     Args:
         env: Environment with any interface that `pfrl_like.env.as_gymnasium` accepts, or an environment id. With an id,
@@ -99,13 +100,20 @@ def evaluate_on_environment(
 def _return_of_episode(env: Any, algo: Any, epsilon: float, render: bool) -> float:
     obs, info = env.reset()
     frames = LastFrames(getattr(algo, "n_frames", 1))
-    total, ended = 0.0, False
+    wrapper = algo.as_stateful_wrapper() if hasattr(algo, "as_stateful_wrapper") else None
+    total, reward, ended = 0.0, 0.0, False
     while not ended:
         stack = frames.push(obs)
         mask = info.get(ACTION_MASK)
         explores = np.random.random() < epsilon
-        batch = _batch_of_one(env.observation_space, stack)
-        action = sample_allowed(env.action_space, mask) if explores else _greedy_action(algo, batch, mask)
+        if wrapper is not None:
+            action = wrapper.predict(stack, reward, action_mask=mask)
+        elif not explores:
+            action = _greedy_action(algo, _batch_of_one(env.observation_space, stack), mask)
+        if explores:
+            action = sample_allowed(env.action_space, mask)
+            if wrapper is not None:
+                wrapper.set_action(action)
         obs, reward, terminated, truncated, info = env.step(action)
         total += float(reward)
         ended = terminated or truncated

@@ -112,10 +112,11 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
             "feature_size", the size of the last linear layer.
         n_epochs: Number of epochs if `fit` is called with neither `n_steps` nor `n_epochs`. None if `fit` needs one of
             these arguments.
+        observation_scaler: Other name of `scaler`.
 
     Attributes:
         algo: The evaluated algorithm.
-        config: The argument `config`.
+        config: Copy of the current hyperparameters.
         impl: Agent that is trained; None before it is built.
         observation_shape: Shape of one observation without stacked frames; None before the agent is built.
         action_size: Size of a continuous action, or number of discrete actions; None before the agent is built.
@@ -128,7 +129,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
 
     Raises:
         ValueError: If a hyperparameter is out of range, or the device does not exist.
-        TypeError: If `config` is not an `FQEConfig`, a hyperparameter is not a number, or a keyword is unknown.
+        TypeError: If `config` is not an `FQEConfig`, a hyperparameter is not a number, or a keyword is unknown. If both
+            `device` and `use_gpu` are given, or both names of the scaler.
     """
 
     takes_tuples = True
@@ -170,14 +172,19 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         n_augmentations: int | None = None,
         encoder_params: Mapping[str, Any] | None = None,
         n_epochs: int | None = None,
+        observation_scaler: Any = None,
     ) -> None:
-        given = {**locals(), "observation_scaler": scaler}
+        if scaler is not None and observation_scaler is not None:
+            raise TypeError("scaler and observation_scaler are names of one argument: pass only one of them")
+        if use_gpu is not None and device is not False:
+            raise TypeError(f"device is {device!r} and use_gpu is {use_gpu!r}: pass only one of them")
+        given = {**locals(), "observation_scaler": observation_scaler if scaler is None else scaler}
         changes = {name: given[name] for name in FIELDS if given[name] is not None}
-        self.algo, self.config = algo, dataclasses.replace(config_of(config), **changes)
+        self.algo, resolved = algo, dataclasses.replace(config_of(config), **changes)
         self._torch_device = device_of(device if use_gpu is None else use_gpu)
         kind, n_frames = self.only, int(getattr(algo, "n_frames", 1) if n_frames is None else n_frames)
         kind = policies.declared_action_kind(impl, algo) if kind is None else kind
-        super().__init__(discrete_action=kind, n_frames=n_frames, impl=impl, **vars(self.config))
+        super().__init__(discrete_action=kind, n_frames=n_frames, impl=impl, **vars(resolved))
         check_counts(target_update_interval=self.target_update_interval)
         check_ranges(self)
         spaces.copy_scalers(self)
@@ -185,6 +192,12 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     # The agent
 
     agent = property(attrgetter("_agent"), doc="Agent that is trained. Raises NotFittedError before it is built.")
+
+    @property
+    def config(self) -> FQEConfig:
+        """Copy of the current hyperparameters. `set_params` changes them."""
+        params = self.get_params(deep=False)
+        return FQEConfig(**{name: params[self.spellings.get(name, name)] for name in FIELDS})
 
     @property
     def _device(self) -> torch.device:

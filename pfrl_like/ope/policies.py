@@ -13,6 +13,7 @@ from torch.distributions import Categorical as TorchCategorical
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.algos.fitting.spaces import check_built_for
+from pfrl_like.algos.random_policy import RandomActions
 from pfrl_like.batch import first_leaf, map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
@@ -154,6 +155,23 @@ class ActingPolicy(nn.Module):
         return EpsilonGreedy(action, torch.ones(len(action), self.n_actions, device=action.device))
 
 
+class UniformPolicy(nn.Module):
+    """Policy that selects discrete actions with equal probabilities.
+
+    Args:
+        n_actions: Number of discrete actions.
+    """
+
+    def __init__(self, n_actions: int) -> None:
+        super().__init__()
+        self.n_actions = n_actions
+
+    def forward(self, obs: Any) -> Categorical:
+        """Return a `Categorical`."""
+        leaf = first_leaf(obs)
+        return Categorical(torch.zeros(len(leaf), self.n_actions, device=leaf.device))
+
+
 class NoPolicy(nn.Module):
     """Placeholder for an unknown policy."""
 
@@ -211,6 +229,8 @@ def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Mo
         raise TypeError(f"{argument} is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
     if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
         raise TypeError(f"{argument} is {type(agent).__name__}, whose actions depend on more than one state")
+    if isinstance(agent, RandomActions):
+        return ActingPolicy(algo, None, argument) if n_actions is None else UniformPolicy(agent.action_size)
     network, scaler = _network_of(agent), getattr(algo, "scaler_of_agent", None)
     if network is None or not isinstance(scaler, AffineScaler | None):
         return ActingPolicy(agent if scaler is None else algo, n_actions, argument)

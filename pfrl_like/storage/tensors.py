@@ -8,6 +8,7 @@ is compared with the number of bytes in the file before memory is allocated.
 """
 
 import collections
+import contextlib
 import io
 import math
 import os
@@ -70,6 +71,26 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
             program = _Program(_Archive(path, archive, size, max_bytes))
             value = program.load()
     return checked_tensors(value, path, program.size)
+
+
+def is_d3(path: str) -> bool:
+    """Return True if a file is a model of d3rlpy 2: a pickled dict of a configuration, a `.pt` file and a version."""
+    with open_regular(path) as file:
+        if file.read(2) != b"\x80\x04":
+            return False
+        content = file.read()
+    return all(name in content for name in (b"\x8c\x06config", b"\x8c\x05torch", b"\x8c\x07version"))
+
+
+def model_format(path: str) -> str | None:
+    """Return a description of a model file for the error message of another reader; None for other files."""
+    with contextlib.suppress(CheckpointError):
+        if is_d3(path):
+            return "a model of d3rlpy 2"
+        with open_regular(path) as file, read_errors(path, "is not a zip archive"), zipfile.ZipFile(file) as archive:
+            if any(name.endswith("/data.pkl") for name in archive.namelist()):
+                return "a file of torch.save, for example a model"
+    return None
 
 
 class _Archive:

@@ -1,6 +1,7 @@
 """Every agent, with every buffer that fits it, keeps the contracts; its targets are the true values of a known task."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import actor_critic_parts
@@ -14,6 +15,7 @@ from hand_parts import with_nothing_after
 from registry import LEARNERS, REGISTRY, made, obs_size
 
 from pfrl_like.agents import DQN, DecisionTransformer, DoubleDQN
+from pfrl_like.batch import Batch
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import train_agent, train_agent_batch
@@ -75,7 +77,22 @@ def test_every_other_agent_with_replay_keeps_the_contracts(name: str, buffer: st
     check_agent(functools.partial(made, kind, buffer), env)
 
 
-COMPILED = ["AL", "PAL", "DoublePAL", "DPP", "AWR", "BCQ", "DiscreteBCQ", "BEAR", "CalQL", "CQL", "EDAC"]
+COMPILED = [
+    "AL", "PAL", "DoublePAL", "DPP", "AWR", "BCQ", "DiscreteBCQ", "BEAR", "CalQL", "CQL", "EDAC", "IQL", "DiscreteIQL",
+    "TD3PlusBC", "ReBRAC", "CRR", "COMBO", "DiscreteSAC",
+]  # fmt: skip
+
+
+def with_discrete_actions(batch: Batch) -> Batch:
+    return batch.replace(action=(batch.action[:, 0] > 0).long())
+
+
+#: Functions that give a minibatch what an agent needs besides.
+PREPARED: dict[str, Callable[[Batch], Batch]] = {
+    **dict.fromkeys(("AWR", "CalQL"), with_nothing_after),
+    **dict.fromkeys(("DiscreteIQL", "DiscreteSAC"), with_discrete_actions),
+    "ReBRAC": lambda batch: batch.replace(next_action=batch.action),
+}
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("EDAC", {"eta": 0.0}),
@@ -94,7 +111,7 @@ def test_a_compiled_update_has_the_errors_of_an_ordinary_one(name: str, options:
         for agent in twins:
             torch.manual_seed(seed)
             batch = make_batch(seed)
-            errors.append(agent.update(with_nothing_after(batch) if name in ("AWR", "CalQL") else batch)[0])
+            errors.append(agent.update(PREPARED[name](batch) if name in PREPARED else batch)[0])
         torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
 
 

@@ -3,15 +3,25 @@
 from typing import Any
 
 import pytest
-from estimator_parts import ALL, SMALL_FILTERS, images, make
+from estimator_parts import ALL, SMALL_FILTERS, WITHOUT_FIT, images, make
 
 from pfrl_like.testing import check_estimator
+from pfrl_like.testing import estimator_checks as estimators
 
 
 @pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", ALL)
 def test_estimator_keeps_the_contracts(name: str) -> None:
     check_estimator(lambda: make(name))
+
+
+@pytest.mark.parametrize("check", [
+    estimators.check_the_constructor_only_stores, estimators.check_unknown_keywords_are_reported,
+    estimators.check_hyperparameters_can_be_set, estimators.check_unbuilt_estimators_raise_errors,
+])  # fmt: skip
+@pytest.mark.parametrize("name", WITHOUT_FIT)
+def test_those_without_fit_keep_the_contracts_that_need_none(name: str, check: Any, tmp_path: Any) -> None:
+    check(lambda: make(name), estimators.example_episodes(make(name).discrete_action), str(tmp_path))
 
 
 @pytest.mark.slow

@@ -297,7 +297,7 @@ def test_a_context_gives_what_the_whole_sequence_gives() -> None:
         ({"policy": make_network(True)}, "policy has discrete=True, .* use DiscreteDecisionTransformer"),
         ({"buffer": "uniform"}, "replay_buffer is ReplayBuffer, but DecisionTransformer learns from sequences"),
         ({"return_scale": 0}, "return_scale is 0"),
-        ({"target_return": "high"}, "target_return is 'high', expected a number"),
+        ({"target_return": "high"}, r"target_return is 'high' \(str\), expected a finite number"),
         ({"compile": True}, "compile is True"),
         ({"gamma": 0.9}, "^gamma is 0.9, but DecisionTransformer has undiscounted returns: leave it out"),
         ({"gamma": 0.9, "discrete": True}, "^gamma is 0.9, but DiscreteDecisionTransformer has undiscounted returns"),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -16,7 +17,7 @@ SMALL: dict[str, Any] = {"batch_size": 16, "encoder_params": {"hidden_units": [1
 #: The same for estimators whose updates are many steps, or are made of many actions.
 FEW: dict[str, Any] = {
     "n_actor_updates": 3, "n_critic_updates": 2, "n_action_samples": 4, "warmup_steps": 3, "context_size": 3,
-    "num_layers": 1, "num_heads": 1,
+    "num_layers": 1, "num_heads": 1, "update_interval": 20, "epochs": 2,
 }  # fmt: skip
 #: Arguments of `fit` that leave nothing behind.
 QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress": False}
@@ -46,12 +47,30 @@ def images(discrete: bool, n: int = 40, length: int = 10, side: int = 16) -> MDP
     return MDPDataset.from_arrays(observations, actions, rng.normal(size=n), terminals, discrete_action=discrete)
 
 
+class Bounded(gymnasium.Env[Any, Any]):
+    """Pays the action, which lies from 2 to 3; episodes have seven steps."""
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (4,), np.float32)
+    action_space = gymnasium.spaces.Box(2, 3, (2,), np.float32)
+
+    def __init__(self) -> None:
+        self.n, self.actions = 0, list[Any]()
+
+    def reset(self, **_: Any) -> Any:
+        self.n = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.n += 1
+        self.actions.append(action)
+        return np.full(4, self.n, np.float32), float(action.sum()), self.n == 7, False, {}
+
+
+_KINDS = algos.fitting.base.ESTIMATORS
+#: Those that do not learn from recorded data.
+WITHOUT_FIT = sorted(name for name, kind in _KINDS.items() if hasattr(algos, name) and issubclass(kind, NoFit))
 #: All estimators that learn from recorded data, by name.
-ALL = sorted(
-    name
-    for name, kind in algos.fitting.base.ESTIMATORS.items()
-    if hasattr(algos, name) and name != "Estimator" and not issubclass(kind, NoFit)
-)
+ALL = sorted(name for name in _KINDS if hasattr(algos, name) and name != "Estimator" and name not in WITHOUT_FIT)
 #: Those of them that learn from sequences, not from transitions.
 SEQUENTIAL = ("DecisionTransformer", "DiscreteDecisionTransformer")
 #: Those of them that sample actions by another method than `predict`.
@@ -79,6 +98,14 @@ def fitted(name: str, n_epochs: int = 1, **options: Any) -> Any:
     """The same, fitted to `vectors`."""
     made = make(name, **options)
     return made.fit(vectors(made.discrete_action), n_epochs=n_epochs, **QUIET)
+
+
+def train(made: Any, n_epochs: int = 2) -> None:
+    """Lets an estimator learn: from `vectors`, or in `Bounded` if it learns in an environment."""
+    if isinstance(made, algos.PPO):
+        made.fit_online(Bounded(), n_epochs=n_epochs, n_steps_per_epoch=30, **QUIET)
+    elif type(made).__name__ not in WITHOUT_FIT:
+        made.fit(vectors(made.discrete_action), n_epochs=n_epochs, **QUIET)
 
 
 def predicted(made: Any, x: Any) -> Any:

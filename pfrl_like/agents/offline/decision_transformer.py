@@ -17,14 +17,14 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import keywords_for
-from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
+from pfrl_like.learning.compatibility.parts import check_positive
 from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.learning.model_outputs import obs_in_errors
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import check_counts, constructor_only
+from pfrl_like.utils.checks import check_counts, check_numbers, constructor_only
 from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 
@@ -238,7 +238,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         if compile:
             raise ValueError("compile is True, which DecisionTransformer does not support: leave compile out")
         self.target_return, self.return_scale = target_return, return_scale
-        check_numbers_in(self, target_return=(-math.inf, None))
+        check_numbers(target_return=target_return)
         check_positive(self, "return_scale")
         check_counts(optional=True, context_size=context_size)
         super().__init__(
@@ -289,7 +289,8 @@ class DecisionTransformer(OffPolicyActorCritic):
         obs = map_nested(lambda leaf: leaf[rows], obs)
         distribution = context.append_obs(self.policy, rows, obs, self.target_return, self.return_scale)
         if action_mask is not None:
-            distribution = masked(distribution, np.asarray(action_mask)[rows])
+            mask = np.asarray(action_mask)
+            distribution = masked(distribution, mask[rows] if mask.ndim > 1 and len(mask) == k else mask)
         greedy = self.act_deterministically and not self.training
         selected = mode_of(distribution) if greedy else distribution.sample()
         context.set_actions(rows, selected)

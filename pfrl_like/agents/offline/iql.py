@@ -10,13 +10,15 @@ from torch.distributions import Categorical
 
 from pfrl_like.agents import dqn
 from pfrl_like.agents.discrete_sac import probabilities, value_of_state
-from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
+from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss
 from pfrl_like.batch import Batch
+from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import expectile, exponential_weight, square, td_target, weighted_mean
-from pfrl_like.learning.compatibility.arguments import arguments_for, check_pairs
+from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
+from pfrl_like.learning.compatibility.arguments import check_pairs, critics_and_optimizers, keywords_for
 from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_positive, check_takes_state
-from pfrl_like.learning.critics import minimum, with_initial_states
+from pfrl_like.learning.critics import Targets, minimum, with_initial_states
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -92,101 +94,9 @@ def iql_critic_loss(
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
 
 
-# Functions for the agents of both kinds of actions
-
-
-def store_value(
-    agent: Any,
-    v_func: nn.Module,
-    optimizer: torch.optim.Optimizer | None,
-    expectile: float,
-    beta: float,
-    max_weight: float,
-    q_func1_optimizer: torch.optim.Optimizer,
-) -> None:
-    """Store the arguments of IQL's agents that the base class does not have. It runs before the base constructor.
-
-    Args:
-        agent: The agent.
-        v_func: Value function.
-        optimizer: Optimiser of the value function. None if `q_func1_optimizer` has its parameters.
-        expectile: Expectile that the value function learns, between 0 and 1.
-        beta: Inverse temperature of the weights, positive.
-        max_weight: Maximum weight, positive.
-        q_func1_optimizer: Optimiser of the first critic.
-
-    Raises:
-        ValueError: If a number is out of range, or if no optimiser has parameters of the value function.
-    """
-    agent.expectile, agent.beta, agent.max_weight = expectile, beta, max_weight
-    check_positive(agent, "expectile", "beta", "max_weight")
-    if expectile >= 1:
-        raise ValueError(f"expectile is {expectile!r}, expected a number between 0 and 1")
-    if optimizer is None:
-        agent.v_func_optimizer = None
-        check_pairs({"v_func": v_func}, {"q_func1_optimizer": q_func1_optimizer})
-    agent._value_parts = {"v_func": v_func}, {} if optimizer is None else {"v_func_optimizer": optimizer}
-
-
-def value_parts(agent: Any) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-    """Return two dicts keyed by attribute name: the value function, and its optimiser."""
-    parts: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]] = agent._value_parts
-    return parts
-
-
-def dry_run_with_value(agent: Any, batch: Batch, distribution: Any) -> None:
-    """Raise an error if the losses cannot be computed with the value function, the policy and the critics."""
-    dry_run_output("v_func", agent.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
-    AdvantageWeightedActorCritic.try_parts(agent, batch, distribution)
-
-
-def recorded_index(agent: Any, batch: Batch) -> Tensor:
-    """Return the index of the recorded action in the output of the agent's `value_of`, [N]."""
-    zero = torch.zeros_like(batch.reward, dtype=torch.int64)
-    return batch.action.long() if agent.action_kind[0] == "discrete" else zero
-
-
-def iql_update_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-    """Minimise the losses of critics, policy and value function. All losses use V before the update.
-
-    If one optimiser has the critics and the value function, their losses are added. The policy's weights then use V
-    after this step.
-    """
-    with torch.no_grad():
-        index = recorded_index(agent, batch)
-        q = minimum([agent.value_of(critic, batch).evaluate_actions(index) for critic in agent.target_critics])
-    loss, v = iql_value_loss(agent.v_func, q, batch, agent.expectile, agent.batch_accumulator)
-    weighted = batch.replace(value=q, advantage=q - v)
-    shared = agent.v_func_optimizer is None
-
-    def step_with_value(name: str, other: Tensor) -> None:
-        step(name, other + loss if shared and name == "q_func1_optimizer" else other)
-
-    td_error, stats = AdvantageWeightedActorCritic.update_step(agent, weighted, step_with_value, with_policy)
-    if not shared:
-        step("v_func_optimizer", loss)
-    return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
-
-
-def iql_critic_losses(agent: Any, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-    """Yield one result of `iql_critic_loss` per critic."""
-    with torch.no_grad(), evaluation_mode(agent.v_func):
-        next_value = state_value_of(agent.v_func, batch, next=True)
-    options = {"action": recorded_index(agent, batch), **agent._loss_options}
-    for critic, rows in zip(agent.critics, agent._rows_of_critics(batch), strict=True):
-        yield iql_critic_loss(agent.value_of(critic, batch), rows, next_value, **options)
-
-
-def iql_weight(agent: Any, batch: Batch) -> Tensor:
-    """Return the weight min(exp(beta * A), max_weight) of each recorded action, [N]. A is min_i Q_i'(s, a) - V(s)."""
-    (advantage,) = batch.required("advantage")
-    if agent.v_func_optimizer is None:  # V has changed since `update_step` computed A
-        advantage = batch.required("value")[0] - state_value_of(agent.v_func, batch)
-    return exponential_weight(advantage, 1 / agent.beta, agent.max_weight)
-
-
 @constructor_only("v_func_optimizer")
-class IQL(AdvantageWeightedActorCritic):
+@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
+class IQL(OffPolicyActorCritic):
     """Implicit Q-Learning: the critics evaluate only recorded actions.
 
     A value function learns an upper expectile of the critics' values of recorded actions. The critics bootstrap from
@@ -256,9 +166,17 @@ class IQL(AdvantageWeightedActorCritic):
     #: Names of the statistics that have one value per update.
     averaged_updates = ("policy_loss", "v_func_loss")
     #: Names of the statistics that `get_statistics` returns.
-    reported = (*AdvantageWeightedActorCritic.reported, "average_v", "average_v_func_loss")
+    reported = (
+        *STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates", "average_v",
+        "average_v_func_loss",
+    )  # fmt: skip
+    _targets = Targets(of_policy=False, schedule="every update")
+    _needs_densities = True
+    _elementwise = staticmethod(square)
+    _is_offline = True
 
     v_func: Any
+    _value_parts: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
 
     def __init__(
         self,
@@ -298,18 +216,80 @@ class IQL(AdvantageWeightedActorCritic):
         beta: float = 3.0,
         max_weight: float = 100.0,
     ) -> None:
-        store_value(self, v_func, v_func_optimizer, expectile, beta, max_weight, q_func1_optimizer)
-        super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
+        self.expectile, self.beta, self.max_weight = expectile, beta, max_weight
+        check_positive(self, "expectile", "beta", "max_weight")
+        if expectile >= 1:
+            raise ValueError(f"expectile is {expectile!r}, expected a number between 0 and 1")
+        if v_func_optimizer is None:
+            self.v_func_optimizer = None
+            check_pairs({"v_func": v_func}, {"q_func1_optimizer": q_func1_optimizer})
+        own = {} if v_func_optimizer is None else {"v_func_optimizer": v_func_optimizer}
+        self._value_parts = {"v_func": v_func}, own
+        critics, optimizers = critics_and_optimizers(locals())
+        super().__init__(
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
+            target_update_interval=None, target_update_method="soft", **keywords_for(OffPolicyActorCritic, locals()),
+        )  # fmt: skip
 
-    extra_modules = value_parts
-    try_parts = dry_run_with_value
-    update_step = iql_update_step
-    critic_losses = iql_critic_losses
-    _weight = iql_weight
+    def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+        """Return two dicts keyed by attribute name: the value function, and its optimiser."""
+        return self._value_parts
+
+    def try_parts(self, batch: Batch, distribution: Any) -> None:
+        """Raise an error if the losses cannot be computed with the value function, the policy and the critics."""
+        dry_run_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
+        super().try_parts(batch, distribution)
+
+    def _index(self, batch: Batch) -> Tensor:
+        """Return the index of the recorded action in the output of `value_of`, which contains only this action, [N]."""
+        return torch.zeros_like(batch.reward, dtype=torch.int64)
+
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """Minimise the losses of critics, policy and value function. All losses use V before the update.
+
+        If one optimiser has the critics and the value function, their losses are added. The policy's weights then use V
+        after this step.
+        """
+        with torch.no_grad():
+            index = self._index(batch)
+            q = minimum([self.value_of(critic, batch).evaluate_actions(index) for critic in self.target_critics])
+        loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)
+        shared = self.v_func_optimizer is None
+
+        def step_with_value(name: str, other: Tensor) -> None:
+            step(name, other + loss if shared and name == "q_func1_optimizer" else other)
+
+        weighted = batch.replace(value=q, advantage=q - v)
+        td_error, stats = super().update_step(weighted, step_with_value, with_policy)
+        if not shared:
+            step("v_func_optimizer", loss)
+        return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
+
+    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
+        """Yield one result of `iql_critic_loss` per critic."""
+        with torch.no_grad(), evaluation_mode(self.v_func):
+            next_value = state_value_of(self.v_func, batch, next=True)
+        options = {"action": self._index(batch), **self._loss_options}
+        for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
+            yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **options)
+
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Minimise `advantage_weighted_loss` (arXiv:2110.06169, eq. 7) and return statistics."""
+        weight = self._weight(batch)
+        loss = advantage_weighted_loss(self.policy, batch, weight, self.batch_accumulator)
+        step("policy_optimizer", loss)
+        return {"policy_loss": loss.detach(), "weight": weight}
+
+    def _weight(self, batch: Batch) -> Tensor:
+        """Return the weight min(exp(beta * A), max_weight) of each recorded action, [N]; `update_step` computes A."""
+        (advantage,) = batch.required("advantage")
+        if self.v_func_optimizer is None:  # V has changed since `update_step` computed A
+            with torch.no_grad(), evaluation_mode(self.v_func):
+                advantage = batch.required("value")[0] - state_value_of(self.v_func, batch)
+        return exponential_weight(advantage, 1 / self.beta, self.max_weight)
 
 
-@constructor_only("v_func_optimizer")
-class DiscreteIQL(AdvantageWeightedActorCritic):
+class DiscreteIQL(IQL):
     """Implicit Q-Learning for discrete actions. Masked actions have probability 0.
 
     The losses are the losses of `IQL`. The critics return the values of all actions in a state. The losses use only the
@@ -370,63 +350,16 @@ class DiscreteIQL(AdvantageWeightedActorCritic):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    averaged_rows = IQL.averaged_rows
-    averaged_updates = IQL.averaged_updates
-    reported = IQL.reported
     value_type: type[Any] = Categorical
     # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "IQL")
     value_of = staticmethod(value_of_state)
     _densities_of = staticmethod(probabilities)
 
-    v_func: Any
-
-    def __init__(
-        self,
-        policy: nn.Module,
-        q_func1: nn.Module,
-        q_func2: nn.Module | None,
-        policy_optimizer: torch.optim.Optimizer,
-        q_func1_optimizer: torch.optim.Optimizer,
-        q_func2_optimizer: torch.optim.Optimizer | None,
-        replay_buffer: AbstractReplayBuffer,
-        gamma: float,
-        *,
-        gpu: int | None = None,
-        replay_start_size: int = 10000,
-        minibatch_size: int = 256,
-        update_interval: int = 1,
-        phi: Callable[[Any], Any] | None = None,
-        soft_update_tau: float = 5e-3,
-        max_grad_norm: float | None = None,
-        logger: logging.Logger | None = None,
-        batch_states: Callable[..., Any] = default_batch_states,
-        burnin_action_func: Callable[[], Any] | None = None,
-        act_deterministically: bool = True,
-        further_q_funcs: Sequence[nn.Module] = (),
-        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
-        n_times_update: int = 1,
-        policy_update_delay: int = 1,
-        batch_accumulator: str = "mean",
-        recurrent: bool = False,
-        episodic_update_len: int | None = None,
-        device: torch.device | str | None = None,
-        num_steps: int = 1,
-        compile: bool = False,
-        v_func: nn.Module,
-        v_func_optimizer: torch.optim.Optimizer | None,
-        expectile: float = 0.7,
-        beta: float = 3.0,
-        max_weight: float = 100.0,
-    ) -> None:
-        store_value(self, v_func, v_func_optimizer, expectile, beta, max_weight, q_func1_optimizer)
-        super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
-
-    extra_modules = value_parts
-    try_parts = dry_run_with_value
-    update_step = iql_update_step
-    critic_losses = iql_critic_losses
-    _weight = iql_weight
+    def _index(self, batch: Batch) -> Tensor:
+        """Return the index of the recorded action, [N]."""
+        index: Tensor = batch.action.long()
+        return index
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Check that the critics do not take the action as input.

@@ -202,8 +202,12 @@ class PLAS(OffPolicyActorCritic):
             act_deterministically=True, target_update_interval=None, target_update_method="soft",
             **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
-        self._latent_policy = LatentPolicy(self.policy, self.imitator, latent_bound)
-        self._target_latent_policy = LatentPolicy(self.target_policy, self.imitator, latent_bound)
+        self._latent_policy = self._latent(self.policy)
+        self._target_latent_policy = self._latent(self.target_policy)
+
+    def _latent(self, policy: nn.Module, perturbation: nn.Module | None = None, scale: float = 0.0) -> LatentPolicy:
+        """Return `policy` followed by the decoder and, if there is one, the perturbation, whose factor is `scale`."""
+        return LatentPolicy(policy, self.imitator, self.latent_bound, perturbation, scale)
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """Return two dicts keyed by attribute name: the imitator, and its optimiser."""
@@ -377,9 +381,8 @@ class PLASWithPerturbation(PLAS):
         self.target_perturbation = frozen_copy(self.perturbation)
         self._target_attributes = (*self._target_attributes, "perturbation")
         self.saved_attributes = (*self.saved_attributes, "target_perturbation")
-        for name, of in (("_latent_policy", self.perturbation), ("_target_latent_policy", self.target_perturbation)):
-            plain = getattr(self, name)
-            setattr(self, name, LatentPolicy(plain.policy, self.imitator, latent_bound, of, action_flexibility))
+        self._latent_policy = self._latent(self.policy, self.perturbation, action_flexibility)
+        self._target_latent_policy = self._latent(self.target_policy, self.target_perturbation, action_flexibility)
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """Return two dicts keyed by attribute name: the imitator and the perturbation, and the imitator's optimiser."""

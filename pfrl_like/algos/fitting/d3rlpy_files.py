@@ -4,17 +4,16 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pfrl_like import agents
-from pfrl_like.algos.fitting.spaces import SCALERS
+from pfrl_like.algos.fitting.spaces import SCALERS, numbers_in, shape_of_one
 from pfrl_like.encoders import PIXEL_PARAMS, VECTOR_PARAMS
 from pfrl_like.learning.lagrange import TemperatureHolder
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.q_functions.state_action_q_functions import members_of
-from pfrl_like.storage import open_regular
+from pfrl_like.storage.tensors import is_d3
 from pfrl_like.utils.checks import check_counts, levels_to_the_caller
 
 #: Error messages about files of d3rlpy.
@@ -44,6 +43,11 @@ _NETWORKS = {
     "_value_func": "v_func", "_imitator": "imitator", "_log_temp": "temperature_holder", "_log_alpha": "alpha_holder",
     "_perturbation": "perturbation", "_targ_perturbation": "target_perturbation",
 }  # fmt: skip
+#: Entries of models of d3rlpy 2. In models of earlier versions, a name begins with `_`.
+_ENTRIES = {name.strip("_") for name in _NETWORKS} | {
+    "q_funcs", "targ_q_funcs", "dynamics", "transformer", "optim", "actor_optim", "critic_optim", "temp_optim",
+    "alpha_optim",
+}  # fmt: skip
 
 
 # Hyperparameters
@@ -52,6 +56,12 @@ _NETWORKS = {
 def are_hyperparameters(params: Mapping[str, Any]) -> bool:
     """Return True if the contents of a `params.json` were written by d3rlpy 0.40 to 1.1.1."""
     return any(name.endswith("encoder_factory") for name in params)
+
+
+def are_later_hyperparameters(params: Mapping[str, Any]) -> bool:
+    """Return True if the contents of a `params.json` were written by d3rlpy 2."""
+    config = params.get("config")
+    return isinstance(config, Mapping) and config.keys() >= {"type", "params"}
 
 
 def arguments_of(kind: type[Any], params: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,23 +75,24 @@ def arguments_of(kind: type[Any], params: Mapping[str, Any]) -> dict[str, Any]:
         params: Contents of the file.
 
     Raises:
-        ValueError: If this library cannot build the networks or the scalers.
+        ValueError: If this library cannot build the networks or the scalers, or a value is damaged.
+        TypeError: If an entry has the wrong type.
     """
     if params.get("policy_type", "deterministic") != "deterministic":
         raise ValueError(f"policy_type is {params['policy_type']!r}, expected 'deterministic'")
-    known, (channels, *sides) = kind.defaults(), params["observation_shape"]
+    check_counts(action_size=params["action_size"], n_frames=params.get("n_frames"))
+    known, (channels, *sides) = kind.defaults(), shape_of_one(params["observation_shape"])
     known.pop("augmentation", None)  # d3rlpy's have other types and parameters
     implied = {**_IMPLIED, "latent_size": 2 * params["action_size"]}
     given = {name: value for name, value in implied.items() if name in known}
     given |= {name: params[name] for name in params.keys() & (known.keys() | _OTHERS)}
-    check_counts(n_frames=params["n_frames"])
     # d3rlpy saves the shape of stacked frames, and statistics of single frames in an array of one row.
     given["observation_shape"] = [channels // params["n_frames"] if sides else channels, *sides]
-    dims = {"observations": 1 + len(sides), "actions": 1, "rewards": 0}
-    given |= {name: _scaler(params[name], dims[SCALERS[name]]) for name in params.keys() & SCALERS.keys()}
+    shapes = {"observations": tuple(given["observation_shape"]), "actions": (params["action_size"],), "rewards": ()}
+    given |= {name: _scaler(params, name, shapes[SCALERS[name]]) for name in params.keys() & SCALERS.keys()}
     given["encoder_params"] = _encoder_params(params, PIXEL_PARAMS if sides else VECTOR_PARAMS)
     if "q_func_factory" in params:
-        given |= _q_function(params["q_func_factory"])
+        given |= _q_function(params)
     optimizers, ignored = _optimizers(params, known)
     rest = {name: value for name, value in params.items() if name not in given and not name.endswith("_factory")}
     ignored |= {name: value for name, value in rest.items() if value not in (None, _FIXED.get(name))}
@@ -92,43 +103,59 @@ def arguments_of(kind: type[Any], params: Mapping[str, Any]) -> dict[str, Any]:
     return given | optimizers
 
 
-def _scaler(described: Any, n_dims: int) -> Any:
-    """Return the description of a scaler. Its statistics have `n_dims` axes, and its `std` includes d3rlpy's `eps`."""
-    if not described:
+def _described(params: Mapping[str, Any], name: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the type and the parameters of a factory or a scaler."""
+    found = params[name]
+    if isinstance(found, Mapping) and isinstance(found.get("type"), str) and isinstance(found.get("params"), Mapping):
+        return found["type"], found["params"]
+    raise ValueError(f"{name} is {found!r:.80}, expected an object with 'type' and 'params'")
+
+
+def _scaler(params: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
+    """Return the description of a scaler. Its statistics are numbers or have a shape, its `std` includes `eps`."""
+    if not params[name]:
         return None
-    arrays = {name: value for name, value in described["params"].items() if name != "eps"}
-    for name, value in arrays.items():
-        if isinstance(value, list):
-            array = np.asarray(value, np.float64)
-            arrays[name] = (array[0] if array.ndim > n_dims and len(array) == 1 else array).tolist()
-    if "eps" in described["params"] and arrays["std"] is not None:
-        arrays["std"] = (np.asarray(arrays["std"]) + described["params"]["eps"]).tolist()
-    return {"type": described["type"], "params": arrays}
+    kind, described = _described(params, name)
+    arrays: dict[str, Any] = {
+        key: None if value is None else numbers_in(f"{name} {key}", value) for key, value in described.items()
+    }
+    for key, array in arrays.items():
+        if array is None:
+            continue
+        array = array[0] if array.ndim > len(shape) and len(array) == 1 else array
+        if array.shape not in ((), shape):
+            raise ValueError(f"{name} has {key} of shape {array.shape}, expected {shape}")
+        arrays[key] = array
+    eps = arrays.pop("eps", None)
+    if eps is not None and arrays.get("std") is not None:
+        arrays["std"] = arrays["std"] + eps
+    return {"type": kind, "params": {key: None if array is None else array.tolist() for key, array in arrays.items()}}
 
 
 def _encoder_params(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the layer sizes, which are the same in all encoders."""
     found: dict[str, Any] = {}
-    for name, factory in params.items():
+    for name in params:
         if not name.endswith("encoder_factory"):
             continue
-        if factory["type"] not in ("default", "vector" if "hidden_units" in defaults else "pixel"):
-            raise ValueError(f"{name} is {factory['type']!r}, which has no equivalent")
-        for key, value in factory["params"].items():
+        kind, settings = _described(params, name)
+        if kind not in ("default", "vector" if "hidden_units" in defaults else "pixel"):
+            raise ValueError(f"{name} is {kind!r}, which has no equivalent")
+        for key, value in settings.items():
             if key in _ENCODER and value != _ENCODER[key]:
                 raise ValueError(f"{name} has {key}={value!r}, expected {_ENCODER[key]!r}")
-        sizes = {key: np.asarray(factory["params"].get(key, value)).tolist() for key, value in defaults.items()}
+        sizes = {key: numbers_in(f"{name} {key}", settings.get(key, value)).tolist() for key, value in defaults.items()}
         if found.setdefault("sizes", sizes) != sizes:
             raise ValueError(f"{name} has {sizes}, but another encoder has {found['sizes']}: expected equal layers")
     return dict(found["sizes"])
 
 
-def _q_function(factory: Mapping[str, Any]) -> dict[str, Any]:
-    options = factory["params"]
-    if factory["type"] in ("qr", "fqf") and options["n_quantiles"] != _N_QUANTILES:
-        raise ValueError(f"q_func_factory has n_quantiles={options['n_quantiles']!r}, expected {_N_QUANTILES}")
+def _q_function(params: Mapping[str, Any]) -> dict[str, Any]:
+    kind, options = _described(params, "q_func_factory")
+    if kind in ("qr", "fqf") and options.get("n_quantiles") != _N_QUANTILES:
+        raise ValueError(f"q_func_factory has n_quantiles={options.get('n_quantiles')!r}, expected {_N_QUANTILES}")
     shared = {name: options[name] for name in ("share_encoder", "bootstrap") if name in options}
-    return {"q_func_type": factory["type"], **shared}
+    return {"q_func_type": kind, **shared}
 
 
 def _optimizers(params: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -137,6 +164,8 @@ def _optimizers(params: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[di
     for name, settings in params.items():
         if not name.endswith("optim_factory"):
             continue
+        if not isinstance(settings, Mapping):
+            raise ValueError(f"{name} is {settings!r:.80}, expected an object with the settings of an optimiser")
         decay, settings = name.replace("optim_factory", "weight_decay"), dict(settings)
         if decay in known:
             given[decay] = settings.pop("weight_decay", 0.0)
@@ -153,7 +182,13 @@ def _optimizers(params: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[di
 
 def is_model(content: Any) -> bool:
     """Return True if the contents of a `.pt` file are a model of d3rlpy 0.50 to 1.1.1: a dict of state dicts."""
-    return isinstance(content, dict) and not content.keys().isdisjoint({*_NETWORKS, "_dynamics"})
+    return _has_entries(content, "_")
+
+
+def _has_entries(content: Any, prefix: str) -> bool:
+    """Return True if the contents of a `.pt` file have two entries of d3rlpy, not only a policy and an optimiser."""
+    found = {name for name in _ENTRIES if isinstance(content, dict) and f"{prefix}{name}" in content}
+    return len(found) > 1 and found != {"policy", "optim"}
 
 
 def other_model(path: str, content: Any = None) -> str | None:
@@ -165,11 +200,7 @@ def other_model(path: str, content: Any = None) -> str | None:
     """
     if is_model(content):
         return f"{MODEL}: expected a file that save_model wrote"
-    if isinstance(content, dict) and not content.keys().isdisjoint({"q_func", "q_funcs", "policy", "imitator"}):
-        return OTHER_MODEL
-    with open_regular(path) as file:
-        head = file.read(64)
-    return OTHER_MODEL if head.startswith(b"\x80\x04") and b"torch" in head else None
+    return OTHER_MODEL if _has_entries(content, "") or is_d3(path) else None
 
 
 def load_networks(algo: Any, content: Mapping[str, Any]) -> None:
@@ -180,13 +211,14 @@ def load_networks(algo: Any, content: Mapping[str, Any]) -> None:
         content: Contents of the model file.
 
     Raises:
-        ValueError: If the estimator is not built yet, or has other networks. Its parameters stay unchanged.
+        ValueError: If the estimator is not built yet, or has other networks, or a parameter is no tensor of finite
+            floating-point numbers. The estimator's parameters stay unchanged.
     """
     if algo.impl is None:
         advice = "create it by from_json from the params.json of the model, or call create_impl"
         raise ValueError(f"it has no shapes, and {type(algo).__name__} is not built yet: {advice}")
     networks = _networks(algo.impl)
-    trained = {name for name in content if not name.endswith("_optim") and not name.startswith("_targ_")}
+    trained = {str(name) for name in content if not str(name).endswith("_optim") and not str(name).startswith("_targ_")}
     if not trained <= networks.keys() <= content.keys():
         kind, expected = type(algo).__name__, sorted(networks)
         raise ValueError(f"it has the networks {sorted(trained)}, but {kind} has {expected}")
@@ -228,27 +260,41 @@ def _pairs(name: str, networks: Any, state: Mapping[str, Any], order: Tensor | N
     """Yield pairs (parameter, value) for d3rlpy's network `name`.
 
     Raises:
-        ValueError: If d3rlpy's network has other layers.
+        ValueError: If d3rlpy's network has other layers, or a parameter is no tensor of finite floating-point numbers.
     """
-    left = dict(state)
+    left = _tensors(name, state)
     if isinstance(networks, TemperatureHolder):
-        yield networks.log_temperature, left.pop("_parameter").reshape(())
+        if [value.numel() for value in left.values()] != [1] or "_parameter" not in left:
+            raise ValueError(f"{name} has {[*left]}, expected '_parameter', a single number")
+        yield networks.log_temperature, left["_parameter"].reshape(())
         return
     for layer, names in _layers(networks, left.keys()):
         for kind in ("weight", "bias"):
-            own, values = getattr(layer, kind), [left.pop(f"{each}.{kind}", None) for each in names]
-            if any(value is None for value in values):
-                raise ValueError(f"{name} has no {names[0]}.{kind}")
+            if missing := [each for each in names if f"{each}.{kind}" not in left]:
+                raise ValueError(f"{name} has no {missing[0]}.{kind}")
+            own, values = getattr(layer, kind), [left.pop(f"{each}.{kind}") for each in names]
+            if any(value.shape[1:] != own.shape[1:] for value in values) or sum(map(len, values)) != len(own):
+                shapes = f"{', '.join(str(tuple(value.shape)) for value in values)}, expected {tuple(own.shape)}"
+                raise ValueError(f"{name} has {names[0]}.{kind} of shape {shapes}")
             value = torch.cat(values)
             value = value if order is None or "_encoder" in names[0] else value[order]
-            if value.shape != own.shape:
-                shapes = f"{tuple(value.shape)}, expected {tuple(own.shape)}"
-                raise ValueError(f"{name} has {names[0]}.{kind} of shape {shapes}")
             yield own, value
     if "_logstd" in left and (log_scale := getattr([*networks.modules()][-1], "scale_param", None)) is not None:
         yield log_scale, left.pop("_logstd").reshape(log_scale.shape)
     if left:
         raise ValueError(f"{name} has {', '.join(map(repr, left))}, which the network of this library lacks")
+
+
+def _tensors(name: str, state: Any) -> dict[str, Tensor]:
+    if not isinstance(state, Mapping):
+        raise ValueError(f"{name} is {state!r:.80}, expected tensors, keyed by name")
+    for key, value in state.items():
+        if not isinstance(value, Tensor) or not value.is_floating_point() or not value.dim():
+            got = f"a {value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+            raise ValueError(f"{name} has {got:.80} as {key}, expected an array of real floating-point numbers")
+        if not value.isfinite().all():
+            raise ValueError(f"{name} has NaN or infinity in {key}, expected finite numbers")
+    return dict(state)
 
 
 def _layers(networks: Any, keys: Collection[str], prefix: str = "") -> Iterator[tuple[nn.Module, list[str]]]:

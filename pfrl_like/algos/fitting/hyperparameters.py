@@ -7,7 +7,7 @@ import os
 import tomllib
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -23,19 +23,26 @@ class Setting(NamedTuple):
     """Setting of an agent: an attribute, or an entry of an optimiser. Its value is a bool, number, string or None.
 
     Attributes:
-        owner: The `__dict__` of an object, or a parameter group of an optimiser.
+        owner: An object, or a parameter group of an optimiser.
         key: Name of the setting in `owner`.
         fixed: True if the agent would ignore a new value.
     """
 
-    owner: MutableMapping[str, Any]
+    owner: Any
     key: str
     fixed: bool
 
     @property
     def value(self) -> Any:
         """Value of the setting."""
-        return self.owner[self.key]
+        return self.owner[self.key] if isinstance(self.owner, dict) else vars(self.owner)[self.key]
+
+    def set(self, value: Any) -> None:
+        """Set the value. An agent then also changes what depends on it, for example its gradient steps."""
+        if isinstance(self.owner, dict):
+            self.owner[self.key] = value
+        else:
+            setattr(self.owner, self.key, value)
 
 
 def settings_of(part: Any) -> dict[str, Setting]:
@@ -49,7 +56,7 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
         where = f"{path}.{name}"
         if isinstance(value, bool | int | float | str | None):
             is_fixed = isinstance(inspect.getattr_static(type(part), name, None), checks.ConstructorOnly)
-            yield where, Setting(vars(part), name, is_fixed)
+            yield where, Setting(part, name, is_fixed)
         elif isinstance(value, torch.optim.Optimizer):
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
@@ -81,7 +88,8 @@ def changed_settings(before: Any, after: Any) -> dict[str, Setting] | None:
         return None
     if not all(torch.equal(param, new_params[name]) for name, param in old_params.items()):
         return None
-    changed = {path: setting for path, setting in new.items() if setting.value != old[path].value}
+    # `repr`: NaN equals no number, also not itself.
+    changed = {path: setting for path, setting in new.items() if repr(setting.value) != repr(old[path].value)}
     return None if any(setting.fixed for setting in changed.values()) else changed
 
 
@@ -124,7 +132,7 @@ class Retuning:
         augment = self._augment() if augments else None
         settings, new_settings = settings_of(self.impl), self._new_settings(built, now, changed)
         for path, setting in new_settings.items():
-            settings[path].owner[setting.key] = setting.value
+            settings[path].set(setting.value)
         if augments:
             self.impl.augment = augment
         self._agent_args = now
@@ -164,7 +172,7 @@ COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "laten
 #: Hyperparameters that are the number of rows of a minibatch.
 ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Hyperparameters that are True or False.
-FLAGS = frozenset({"bootstrap", "clip_delta", "share_encoder", "soft_q_backup", "use_batch_norm"})
+FLAGS = frozenset({"bootstrap", "clip_delta", "discrete_action", "share_encoder", "soft_q_backup", "use_batch_norm"})
 #: Names, and endings of names, of hyperparameters that are finite numbers of at least 0.
 AT_LEAST_0 = frozenset({
     "actor_beta", "alpha", "conservative_weight", "critic_beta", "eps", "eta", "momentum", "regularizing_rate",
@@ -182,14 +190,19 @@ def check_ranges(algo: Any) -> None:
         TypeError: If a hyperparameter has the wrong type: a number, an integer or a bool is expected.
         ValueError: If a hyperparameter is out of range, or if `use_batch_norm` is True and minibatches have one row.
     """
-    names = algo.defaults().keys()
-    checks.check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
+    defaults = algo.defaults()
+    names = defaults.keys()
+    flags = [name for name in names & FLAGS if defaults[name] is not None]  # `FQE` finds its `discrete_action`
+    checks.check_flags(**{name: getattr(algo, name) for name in sorted(flags)})
     checks.check_counts(**{name: getattr(algo, name) for name in sorted(names & COUNTS)})
-    checks.check_counts(least=0, **{name: getattr(algo, name) for name in names & {"rl_start_epoch"}})
+    starts = names & {"rl_start_epoch", "warmup_steps"}
+    checks.check_counts(least=0, **{name: getattr(algo, name) for name in sorted(starts)})
     checks.check_counts(optional=True, n_epochs=algo.n_epochs)
     numbered = sorted(name for name in names if name in AT_LEAST_0 | BOUNDS.keys() or name.endswith(ENDINGS))
     for name in numbered:
         checks.check_numbers(*BOUNDS.get(name, (0.0,)), **{name: getattr(algo, name)})
+    if "target_update_interval" in names and algo.target_update_interval % 1:
+        raise ValueError(f"target_update_interval is {algo.target_update_interval}, expected a whole number of updates")
     rows = {name: getattr(algo, name) for name in sorted(names & ROWS)}
     if algo.use_batch_norm and 1 in rows.values():
         sizes = " and ".join(f"{name} {value}" for name, value in rows.items())
@@ -335,7 +348,7 @@ class Hyperparameters:
                 text = f"{unknown}, which is ignored{nearest}"
                 warnings.warn(text, UserWarning, stacklevel=checks.levels_to_the_caller())
             elif value is not None and not (isinstance(value, type(default)) and value == default):
-                raise TypeError(f"{unknown}, which later versions of d3rlpy have: {self.later_names[given]}")
+                raise TypeError(f"{unknown}, which other versions of d3rlpy have: {self.later_names[given]}")
         return self
 
     def __repr__(self) -> str:

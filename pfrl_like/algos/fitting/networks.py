@@ -228,6 +228,13 @@ class QLearning(Estimator):
             return members[0]
         return q_functions.QFunctionEnsemble(members, self.bootstrap, pool)
 
+    def _critics_of_states(self, observation_shape: tuple[int, ...], n_actions: int) -> q_functions.QFunctionEnsemble:
+        """Return an ensemble of Q-functions that output the values of all actions, also if `n_critics` is 1."""
+        critics = self._q_function(lambda: self._encoder(observation_shape), n_actions, pool="least")
+        if isinstance(critics, q_functions.QFunctionEnsemble):
+            return critics
+        return q_functions.QFunctionEnsemble([critics])
+
 
 class ActorCritic(QLearning):
     """Base class of estimators with a policy and critics for continuous actions.
@@ -283,13 +290,25 @@ class ActorCritic(QLearning):
         return self._q_function(lambda: self._encoder(observation_shape, action_size), pool="least")
 
     def _actor_critic(
-        self, agent_class: Any, policy: nn.Module, critics: nn.Module, weight_decay: float = 0.0, **options: Any
+        self,
+        agent_class: Any,
+        policy: nn.Module,
+        critics: nn.Module,
+        weight_decay: float = 0.0,
+        trained: nn.Module | None = None,
+        **options: Any,
     ) -> Any:
         """Build an agent that has two critic arguments. The first is the ensemble `critics`, the second is None.
 
-        If `options` contain a `perturbation`, the policy's optimiser trains both networks.
+        Args:
+            agent_class: Class of the agent.
+            policy: The policy.
+            critics: The critics.
+            weight_decay: Weight decay of the policy's optimiser.
+            trained: Module whose parameters the policy's optimiser trains. None for `policy`.
+            options: Further constructor arguments of the agent.
         """
-        trained = nn.ModuleList([policy, options["perturbation"]]) if "perturbation" in options else policy
+        trained = policy if trained is None else trained
         return agent_class(
             policy, critics, None, adam(trained, self.actor_learning_rate, self.eps, weight_decay),
             adam(critics, self.critic_learning_rate, self.eps), None, gamma=self.gamma, soft_update_tau=self.tau,

@@ -23,7 +23,7 @@ from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.metrics.scorer import LastFrames
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.loop import Clock, run
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_flags
 from pfrl_like.utils.env_values import Allowed, mask_columns, mask_keyword, required_keyword, sample_allowed
 
 
@@ -259,6 +259,7 @@ class OnlineFitting:
         random_steps: int = 0,
         callback: Callable[[Any, int, int], Any] | None = None,
         tensorboard_dir: str | None = None,
+        timelimit_aware: bool = True,
     ) -> Self:
         """Train in an environment. If the agent is already built, its training continues.
 
@@ -292,6 +293,7 @@ class OnlineFitting:
             random_steps: Number of initial steps with random actions, sampled uniformly from the allowed actions.
             callback: Function called as (estimator, epoch, steps so far) at the end of every epoch.
             tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
+            timelimit_aware: Must be True: a step at which a time limit ends the episode is truncated, not terminal.
 
         Returns:
             The estimator itself.
@@ -305,6 +307,7 @@ class OnlineFitting:
             NonFiniteError: If observations, rewards or losses contain NaN or infinity.
         """
         check_counts(n_epochs=n_epochs, eval_interval=eval_interval)
+        check_timelimit_aware(timelimit_aware)
         check_counts(update_interval=update_interval, n_updates=n_updates)
         check_counts(least=0, n_updates_per_epoch=n_updates_per_epoch)
         check_counts(least=0, update_start_step=update_start_step, random_steps=random_steps)
@@ -339,6 +342,7 @@ class OnlineFitting:
         deterministic: bool = False,
         n_steps: int = 1000000,
         show_progress: bool = True,
+        timelimit_aware: bool = True,
     ) -> Any:
         """Collect data in an environment. If the agent is not built yet, it is built for the environment.
 
@@ -352,6 +356,7 @@ class OnlineFitting:
             deterministic: True to select greedy actions, which an explorer may change. False to sample actions.
             n_steps: Number of steps.
             show_progress: True to show a progress bar.
+            timelimit_aware: Must be True: a step at which a time limit ends the episode is truncated, not terminal.
 
         Returns:
             The buffer.
@@ -363,17 +368,32 @@ class OnlineFitting:
                 does not support masks.
         """
         check_counts(n_steps=n_steps)
+        check_timelimit_aware(timelimit_aware)
         self.build_with_env(env)
         buffer = online.buffers.ReplayBuffer(1_000_000, env) if buffer is None else checked_buffer(buffer, 1)
         collect_steps(self, env, buffer, explorer, deterministic, n_steps, show_progress)
         return buffer
 
 
+def check_timelimit_aware(timelimit_aware: bool) -> None:
+    """Raise an error if the argument `timelimit_aware` is not True.
+
+    Raises:
+        ValueError: If it is False.
+        TypeError: If it is not a bool.
+    """
+    check_flags(timelimit_aware=timelimit_aware)
+    if not timelimit_aware:
+        advice = "for terminal time limits, wrap the environment so that it returns terminated in place of truncated"
+        raise ValueError(f"timelimit_aware is False, expected True: {advice}")
+
+
 def collect_steps(
     algo: Any, env: Any, buffer: Any, explorer: Any, deterministic: bool, n_steps: int, show_progress: bool
 ) -> None:
     """Store the steps of an algorithm in a buffer. The arguments are those of `OnlineFitting.collect`."""
-    collector = PolicyCollector(algo, buffer, explorer, as_gymnasium(env).action_space)
+    kind = getattr(algo, "collector_class", PolicyCollector)
+    collector = kind(algo, buffer, explorer, as_gymnasium(env).action_space)
     collector.deterministic = deterministic
     clock = Clock(n_steps)
     with progress_callbacks(clock, show_progress) as bar:

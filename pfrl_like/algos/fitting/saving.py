@@ -44,6 +44,8 @@ _PARTS = {"attributes": dict, "state": str, "params": str}
 _SHAPES = {"observation_shape", "action_size"}
 #: Entries of a `params.json` that are not constructor arguments.
 _NOT_ARGUMENTS = {"algorithm", "reward_convention"}
+#: Entries of an agent's state with the steps of running episodes. Model files do not contain them, nor replay buffers.
+_STEPS = {"rollout", "context", "memory"}
 #: Exceptions that invalid contents of a file cause.
 _CONTENT_ERRORS = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
 #: Attributes that `create_impl` sets.
@@ -76,7 +78,7 @@ def _with_new_keys(params: dict[str, Any], path: str) -> dict[str, Any]:
 
     Older files of an `FQE` have two other keys: "class" (the class name) and "config" (a dict of hyperparameters).
     """
-    if "config" in params and "class" not in params:
+    if "class" not in params and d3rlpy_files.are_later_hyperparameters(params):
         raise CheckpointError(path, d3rlpy_files.OTHER_PARAMS)
     if not params.keys() >= _SHAPES:
         raise CheckpointError(path, f"has no hyperparameters of an estimator, expected {', '.join(sorted(_SHAPES))}")
@@ -90,11 +92,16 @@ def _with_new_keys(params: dict[str, Any], path: str) -> dict[str, Any]:
 def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     """Write the state of an agent and the hyperparameters from which the agent was built.
 
+    The file contains no steps: neither the replay buffer nor the steps that an agent has collected since its last
+    update.
+
     Raises:
         CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
     """
     path = os.fspath(fname)
-    texts = {"state": json.dumps(state["state"]), "params": dump_json(params, path).decode()}
+    owners = state["state"].items()
+    kept = {owner: {name: part for name, part in parts.items() if name not in _STEPS} for owner, parts in owners}
+    texts = {"state": json.dumps(kept), "params": dump_json(params, path).decode()}
     content = {"attributes": state["attributes"], **texts}
     atomic_write(path, tensor_writer(content, path))
 
@@ -227,6 +234,9 @@ class Saving:
 
     def save_model(self: Any, fname: str | os.PathLike[str]) -> None:
         """Save all parameters and optimiser states, so that training can resume.
+
+        The file contains no steps: neither the replay buffer nor the steps that `PPO` has collected since its last
+        update.
 
         Raises:
             NotFittedError: If the agent is not built yet.

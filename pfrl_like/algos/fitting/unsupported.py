@@ -12,7 +12,7 @@ class NoValues:
         Raises:
             NotImplementedError: Always.
         """
-        raise NotImplementedError(f"{type(self).__name__} has a policy and no values")
+        raise NotImplementedError(f"{type(self).__name__} has no values of actions")
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Any:
         """Raise an error, because the policy is deterministic. Call `predict` instead.

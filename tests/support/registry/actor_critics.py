@@ -111,7 +111,7 @@ def discrete_misfits(case: pair_base.Case) -> Iterator[str]:
 def arguments(entry: Entry, recurrent: bool) -> Arguments:
     kind, recurrent = entry.kind, recurrent and entry.kind._may_be_recurrent
     soft = issubclass(kind, agents.SoftActorCritic)
-    weighted = issubclass(kind, agents.AdvantageWeightedActorCritic)
+    weighted = issubclass(kind, agents.AdvantageWeightedActorCritic | agents.IQL)
     policy = policy_of_pairs("squashed" if soft else "fixed gaussian" if weighted else "gaussian", recurrent)
     remembering = recurrent and kind is not agents.CrossQ
     critics = [critic_of_pairs("numbers", remembering) for _ in range(1 if kind is agents.DDPG else 2)]

@@ -11,15 +11,18 @@ from actor_critic_parts import ENV, make_batch, make_policy
 from argument_effects import modules_of
 from gymnasium import spaces
 from hand_parts import with_nothing_after
+from registry import REGISTRY
 from registry import made as make
 from torch import nn
 
+from pfrl_like.agents import IQL, DiscreteIQL
 from pfrl_like.agents.offline.awac import REDUCTIONS, binary_weight, sampled_advantage
 from pfrl_like.agents.offline.iql import state_value_of
 from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions import exponential_weight
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.nn import Lambda
 from pfrl_like.policies import DeterministicHead, GaussianHeadWithDiagonalCovariance, SquashedGaussianHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
@@ -182,6 +185,24 @@ def test_iqls_weights_are_those_of_q_over_v() -> None:
     advantage = torch.linspace(-1, 1, 8)
     weight = agent._weight(batch.replace(advantage=advantage))
     torch.testing.assert_close(weight, (5 * advantage).exp().clamp(max=3.0))
+
+
+class Counting(OffPolicyActorCritic):
+    """A class that others have beside their own line."""
+
+    n_steps = 0
+
+    def update_step(self, *args: Any, **options: Any) -> Any:
+        self.n_steps += 1
+        return super().update_step(*args, **options)
+
+
+@pytest.mark.parametrize("kind", [IQL, DiscreteIQL])
+def test_an_update_of_iql_passes_through_a_class_beside(kind: type[Any]) -> None:
+    both: Any = type("Both", (kind, Counting), {})
+    agent, batch = both(**REGISTRY[kind.__name__].arguments()), make_batch()
+    agent.update(batch.replace(action=torch.randint(2, (8,))) if kind is DiscreteIQL else batch)
+    assert agent.n_steps == 1
 
 
 @pytest.mark.parametrize(

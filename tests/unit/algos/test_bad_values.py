@@ -25,14 +25,15 @@ RATES = {
     "imitator_learning_rate", "eps", "momentum", "actor_weight_decay", "weight_decay", "regularizing_rate", "tau",
     "target_smoothing_sigma", "target_smoothing_clip", "target_update_interval",
 }  # fmt: skip
-FLAGS = {"bootstrap", "clip_delta", "share_encoder", "use_batch_norm"}
+FLAGS = {"bootstrap", "clip_delta", "share_encoder", "use_batch_norm", "discrete_action"}
 COUNTS = {"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"}
 WRONG: dict[str, Any] = {
-    **dict.fromkeys(RATES, (-0.5, float("nan"), float("inf"))), **dict.fromkeys(COUNTS, (0, -1)), "rl_start_epoch": [-1]
+    **dict.fromkeys(RATES, (-0.5, float("nan"), float("inf"))), **dict.fromkeys(COUNTS, (0, -1)),
+    "rl_start_epoch": [-1], "warmup_steps": [-1], "target_update_interval": (-0.5, float("nan"), float("inf"), 2.9),
 }  # fmt: skip
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(4, "DQN", "PLAS")
 @pytest.mark.parametrize("name", [*ALL, MOPO.__name__])
 def test_what_cannot_be_is_called_by_its_name(name: str) -> None:
     params = ESTIMATORS[name].defaults().keys()
@@ -41,7 +42,7 @@ def test_what_cannot_be_is_called_by_its_name(name: str) -> None:
         for wrong in WRONG[param]:
             with pytest.raises(ValueError, match=rf"^{param} is {wrong}, expected"):
                 built(name, **{param: wrong})
-        for no_number in ("a", None, True):
+        for no_number in ("a", None, True, *[1.5] * (param in COUNTS | {"warmup_steps"})):
             with pytest.raises(TypeError, match=rf"^{param} is {no_number!r} \("):
                 built(name, **{param: no_number})
     for param in params & FLAGS:
@@ -115,7 +116,7 @@ def test_an_unknown_hyperparameter_of_a_strict_estimator_raises_an_error_with_th
     for use in (strict, made.set_params):
         with pytest.raises(TypeError, match="Strict has no hyperparameter 'gama'; the nearest is 'gamma'$"):
             use(gama=0.5, learning_rate=0.1)
-        with pytest.raises(TypeError, match="'q_func_factory', which later versions of d3rlpy have"):
+        with pytest.raises(TypeError, match="'q_func_factory', which other versions of d3rlpy have"):
             use(q_func_factory="qr")
     assert made.learning_rate == algos.DQN.learning_rate
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -10,7 +11,28 @@ from estimator_parts import QUIET, built, fitted, make, vectors
 from pfrl_like import algos
 from pfrl_like.agents.offline.decision_transformer import returns_to_go
 from pfrl_like.algos.fitting.minibatches import TrainingData, batch_for
+from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dataset.selection import SelectedSequences
+from pfrl_like.errors import ExportError
+from pfrl_like.explorers import ConstantEpsilonGreedy
+from pfrl_like.metrics import evaluate_on_environment
+from pfrl_like.preprocessing import MinMaxActionScaler
+
+
+class OneReward(gymnasium.Env[Any, Any]):
+    """Pays 1 in each of the three steps of an episode."""
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def reset(self, **_: Any) -> Any:
+        self.n = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.n += 1
+        return np.zeros(4, np.float32), 1.0, self.n == 3, False, {}
+
 
 NAMES = ["DecisionTransformer", "DiscreteDecisionTransformer"]
 OBS = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
@@ -67,6 +89,51 @@ def test_a_wrapper_acts_like_the_agent(name: str) -> None:
     assert made.predict(OBS[:1])[0] == pytest.approx(expected[0])
 
 
+def returns_to_go_of(name: str, act: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The returns-to-go that the network is given for the newest steps, of a target return of 5."""
+    made, seen = built(name, target_return=5.0), list[float]()
+    forward = made.impl.policy.forward
+
+    def recorded(returns: Any, *args: Any) -> Any:
+        seen.append(float(returns[0, -1]))
+        return forward(returns, *args)
+
+    monkeypatch.setattr(made.impl.policy, "forward", recorded)
+    act(made)
+    return seen
+
+
+@pytest.mark.parametrize("explorer", [None, ConstantEpsilonGreedy(1.0, lambda: 0)])
+def test_it_collects_and_is_scored_in_whole_episodes(explorer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def collect(made: Any) -> None:
+        made.collect(OneReward(), explorer=explorer, n_steps=7, show_progress=False)
+
+    def score(made: Any) -> None:
+        evaluate_on_environment(OneReward(), n_trials=2, epsilon=0.0 if explorer is None else 1.0)(made)
+
+    for act, n in ((collect, 7), (score, 6)):
+        seen = returns_to_go_of("DiscreteDecisionTransformer", act, monkeypatch)
+        assert seen[-n:] == [5.0, 4.0, 3.0, 5.0, 4.0, 3.0, 5.0][:n]
+
+
+def test_actions_that_explorers_choose_are_those_of_the_episode() -> None:
+    scaler = MinMaxActionScaler(minimum=[0.0, 0.0], maximum=[8.0, 8.0])
+    wrapper = built("DecisionTransformer", action_scaler=scaler).as_stateful_wrapper(1.0)
+    wrapper.predict(OBS[0], 0.0)
+    wrapper.set_action(np.array([5.0, 2.0], np.float32))
+    assert wrapper._context.steps[0][-1][2].tolist() == [0.25, -0.5]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_needs_one_step_is_refused(name: str) -> None:
+    made = built(name)
+    with pytest.raises(ExportError, match="depend on several steps: save_model, and act with as_stateful_wrapper"):
+        made.save_policy("policy.pt")
+    steps = vectors(made.discrete_action).sample(8).transitions
+    with pytest.raises(ValueError, match="batch has n_steps 4, but .* needs 1"):
+        made.update(TransitionMiniBatch(steps, n_steps=4))
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
@@ -74,6 +141,7 @@ def test_a_wrapper_acts_like_the_agent(name: str) -> None:
         ({"attn_dropout": 0.2}, TypeError, "use dropout"),
         ({"contxt_size": 3}, TypeError, "the nearest is 'context_size'"),
         ({"num_heads": 3}, ValueError, "num_heads is 3, expected a divisor of 16"),
+        ({"target_return": float("nan")}, ValueError, "target_return is nan, expected a finite number"),
         ({"dropout": 2.0}, ValueError, "dropout is 2.0"),
         ({"n_frames": 2}, ValueError, "n_frames is 2, but DecisionTransformer needs 1"),
         ({"reward_scaler": "multiply"}, ValueError, "reward_scaler is .*: use return_scale"),

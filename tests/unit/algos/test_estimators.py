@@ -5,10 +5,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, SAMPLING, built, fitted, images, make, predicted, vectors
+from estimator_parts import (
+    ALL,
+    QUIET,
+    SAMPLING,
+    assert_same_parameters,
+    built,
+    fitted,
+    images,
+    make,
+    predicted,
+    vectors,
+)
 
 from pfrl_like import algos, load_learnable, metrics
 from pfrl_like.agents.offline.awr import td_lambda_returns
@@ -131,6 +143,34 @@ def test_an_agent_is_built_from_a_dataset_as_fit_builds_it(name: str) -> None:
     assert made.impl is built
     with pytest.raises(ValueError, match=r"got observations of shape \(1, 16, 16\)"):
         made.build_with_dataset(images(ESTIMATORS[name].discrete_action))
+
+
+class Spaces(gymnasium.Env[Any, Any]):
+    """The spaces of `vectors`."""
+
+    def __init__(self, discrete: bool) -> None:
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,))
+        self.action_space = gymnasium.spaces.Discrete(3) if discrete else gymnasium.spaces.Box(-1.0, 1.0, (2,))
+
+
+@pytest.mark.parametrize("name", [*ALL, "PPO"])
+def test_a_dataset_and_an_environment_build_the_same_networks(name: str) -> None:
+    expected, from_data, from_env = (make(name) for _ in range(3))
+    discrete = bool(expected.discrete_action)
+    size = 3 if discrete else 2
+    set_random_seed(0)
+    expected.create_impl((4,), size)
+    set_random_seed(0)
+    from_data.build_with_dataset(vectors(discrete))
+    set_random_seed(0)
+    from_env.build_with_env(Spaces(discrete))
+    for each in (from_data, from_env):
+        assert_same_parameters(each, expected)
+        assert (each.observation_shape, each.action_size) == ((4,), size)
+    with pytest.raises(TypeError, match="discrete"):
+        make(name).build_with_dataset(vectors(not discrete))
+    with pytest.raises(TypeError, match="Discrete" if discrete else "Box"):
+        make(name).build_with_env(Spaces(not discrete))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from agent_parts import make_agent
-from estimator_parts import QUIET, make
+from estimator_parts import QUIET, SEQUENTIAL, make
 from masked_parts import OneAllowed, check_stored
 from torch import nn
 
@@ -59,19 +59,32 @@ def test_estimators_keep_to_allowed_actions_and_store_them(name: str, options: A
 def test_predictions_and_samples_are_allowed_ones() -> None:
     obs = np.zeros((6, 5), np.float32)
     mask = np.arange(3) == np.arange(6)[:, None] % 3
-    for name in ("DQN", "DiscreteAWR", "DiscreteSAC"):
+    for name in ("DQN", "DiscreteAWR", "DiscreteSAC", "DiscreteDecisionTransformer", "DiscreteRandomPolicy"):
         made = make(name)
         made.create_impl((5,), 3)
-        for choose in (made.predict, made.sample_action):
+        for choose in (made.predict, *([] if name in SEQUENTIAL else [made.sample_action])):
             assert choose(obs, action_mask=mask).tolist() == [0, 1, 2, 0, 1, 2]
             assert choose(obs, action_mask=mask[1]).tolist() == [1] * 6
-    with pytest.raises(ValueError, match=r"action_mask has shape \(2,\), expected"):
-        made.predict(obs, action_mask=np.ones(2))
+        for wrong in (np.ones(2), mask[:4]):
+            with pytest.raises(ValueError, match=r"action_mask has shape \("):
+                made.predict(obs, action_mask=wrong)
     continuous = make("SAC")
     continuous.create_impl((5,), 3)
     for choose in (continuous.predict, continuous.sample_action):
         with pytest.raises(TypeError, match="action_mask"):
             choose(obs, action_mask=mask)
+
+
+@pytest.mark.parametrize("name", ["PPO", "DiscreteDecisionTransformer", "DiscreteRandomPolicy"])
+def test_those_without_a_replay_buffer_collect_and_are_scored_by_allowed_actions(name: str) -> None:
+    made = make(name, **({"discrete_action": True} if name == "PPO" else {}))
+    check_stored(made.collect(OneAllowed(), n_steps=20, show_progress=False))
+    assert evaluate_on_environment(OneAllowed(), n_trials=2)(made) == 5.0
+
+
+def test_ppo_learns_by_allowed_actions() -> None:
+    made = make("PPO", discrete_action=True)
+    assert made.fit_online(OneAllowed(), n_epochs=1, n_steps_per_epoch=40, **QUIET).impl.n_updates
 
 
 class Sampler:

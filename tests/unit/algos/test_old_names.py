@@ -62,7 +62,10 @@ def test_steps_are_collected_into_a_buffer_that_becomes_a_dataset() -> None:
     data = buffer.to_mdp_dataset(reward_convention="same_row")
     assert [(len(each), each.terminated) for each in data] == [(3, True), (3, False), (2, False)]
     assert [step.action_reward for step in data[0]] == [1, 2, 3]
-    assert dqn.collect(Line(gymnasium.spaces.Discrete(3)), buffer, n_steps=2, **SILENT) is buffer and len(buffer) == 10
+    options = {"n_steps": 2, "timelimit_aware": True, **SILENT}
+    assert dqn.collect(Line(gymnasium.spaces.Discrete(3)), buffer, **options) is buffer and len(buffer) == 10
+    with pytest.raises(ValueError, match="timelimit_aware is False, expected True"):
+        dqn.collect(Line(gymnasium.spaces.Discrete(3)), buffer, **options | {"timelimit_aware": False})
     with pytest.raises(TypeError, match="NormalNoise"):
         dqn.collect(Line(gymnasium.spaces.Discrete(3)), explorer=NormalNoise(), n_steps=2, **SILENT)
 

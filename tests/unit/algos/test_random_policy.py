@@ -4,10 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from estimator_parts import vectors
 
 from pfrl_like import load_learnable
 from pfrl_like.algos import DiscreteRandomPolicy, RandomPolicy
+from pfrl_like.errors import ExportError
+from pfrl_like.ope.policies import evaluates_modes, policy_of
 from pfrl_like.preprocessing import MinMaxActionScaler
 from pfrl_like.utils import set_random_seed
 
@@ -50,6 +53,23 @@ def test_models_are_saved_and_nothing_is_learnt(kind: Any) -> None:
             use(data)
     with pytest.raises(NotImplementedError, match="no values"):
         made.predict_value(OBS, made.predict(OBS))
+    with pytest.raises(ExportError, match="has no network to export"):
+        made.save_policy("policy.pt")
+    made.reset_optimizer_states()  # there are none
+    with pytest.raises(ValueError, match="expected two estimators that have a policy"):
+        made.copy_policy_from(again)
+
+
+def test_off_policy_evaluation_knows_the_probabilities_of_random_actions() -> None:
+    made, obs = DiscreteRandomPolicy(), torch.from_numpy(OBS)
+    made.create_impl((4,), 3)
+    assert not evaluates_modes(made)
+    assert torch.allclose(policy_of(made, 2)(obs).probs, torch.full((2000, 3), 1 / 3))
+    scaler = MinMaxActionScaler(minimum=[0.0, 4.0], maximum=[2.0, 6.0])
+    continuous = RandomPolicy(action_scaler=scaler)
+    continuous.create_impl((4,), 2)
+    actions = policy_of(continuous, None)(obs).sample()
+    np.testing.assert_allclose(actions.mean(0), [1.0, 5.0], atol=0.05)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from estimator_parts import ALL, QUIET, SMALL, make, vectors
+from estimator_parts import ALL, QUIET, SMALL, WITHOUT_FIT, built, make, predicted, vectors
 
 from pfrl_like import algos
 from pfrl_like.augmentation import AugmentationPipeline, ColorJitter
@@ -112,7 +112,7 @@ def test_notebooks_show_it() -> None:
     "estimator_cloneable", "estimator_repr", "estimator_tags_renamed", "get_params_invariance", "mixin_order",
     "no_attributes_set_in_init", "parameters_default_constructible", "set_params", "valid_tag_types",
 ])  # fmt: skip
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *WITHOUT_FIT])
 def test_what_scikit_learn_checks_without_arrays(name: str, check: str) -> None:
     getattr(estimator_checks, f"check_{check}")(name, make(name))
 
@@ -173,3 +173,17 @@ def test_without_off_policy_evaluation_a_score_says_what_to_import(monkeypatch: 
 
 def test_off_policy_evaluation_comes_with_a_pickled_estimator() -> None:
     assert pickle.loads(pickle.dumps(algos.CQL())).evaluate is evaluate_offline  # in a process that imports nothing
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+@pytest.mark.parametrize("name", WITHOUT_FIT)
+def test_those_without_fit_are_copied_when_they_are_built(name: str, copied: Any) -> None:
+    made, obs = built(name), np.ones((5, 4), np.float32)
+    assert np.array_equal(predicted(copied(made), obs), predicted(made, obs))
+
+
+@pytest.mark.filterwarnings("ignore::pfrl_like.ope.UnreliableEstimateWarning")
+@pytest.mark.parametrize("name", WITHOUT_FIT)
+def test_those_without_fit_have_scores(name: str) -> None:
+    made = built(name)
+    assert np.isfinite(made.score(vectors(made.discrete_action), n_steps=2))

@@ -1,6 +1,8 @@
 """`MDPDataset(episode_terminals=, action_space=)`: rows and rewards as d3rlpy 0.90 and 1.1.1 make them."""
 
+import json
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,8 @@ from gymnasium.spaces import Box, Discrete
 
 from pfrl_like.dataset import MDPDataset
 
+#: What `tests/peers/d3rlpy_1_files.py` wrote.
+FOLDER = Path(__file__).parents[2] / "data/peers/d3rlpy_1"
 #: Nine rows whose observation is their index, and whose reward is 10 more: a terminal end, a time limit, a part.
 OBS, REWARDS = np.arange(9, dtype=np.float32)[:, None], np.arange(9) + 10.0
 ACTIONS = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2])
@@ -35,6 +39,15 @@ def test_rewards_are_those_of_the_releases(convention: str, facts: list[list[tup
     assert len(data.observations) == 7  # rows after the last end are dropped
 
 
+@pytest.mark.parametrize(
+    ("version", "reward", "facts"), [("0.90", "next_reward", OF_0_90), ("1.1.1", "reward", OF_1_1_1)]
+)
+def test_the_facts_are_those_that_the_releases_wrote(version: str, reward: str, facts: Any) -> None:
+    written = json.loads((FOLDER / f"steps_{version}.json").read_text())
+    names = "observation", "action", reward, "terminal"
+    assert [[tuple(step[name] for name in names) for step in episode] for episode in written] == facts
+
+
 def test_the_convention_is_required_where_releases_disagree() -> None:
     with pytest.raises(ValueError, match=r'd3rlpy .* disagree .*reward_convention="next_row".*"same_row" for 1.1'):
         made()
@@ -54,6 +67,8 @@ def test_the_convention_is_required_where_releases_disagree() -> None:
         ({"episode_terminals": np.eye(9)[6]}, r"not set in row 3, but terminals is: pass np\.maximum"),
         ({"episode_terminals": np.ones(8)}, r"episode_terminals: got shape \(8,\)"),
         ({"action_space": Discrete(2)}, "actions: got 2, expected actions of action_space, below 2"),
+        ({"action_space": Discrete(3, start=1)}, r"Discrete\(3, start=1\), .*starts at 0: subtract 1 from actions"),
+        ({"action_space": Box(-1, 1, (3,)), "actions": np.ones((9, 2))}, r"got shape \(9, 2\), expected \(9, 3\)"),
         ({"action_space": Box(-1, 1, (1,)), "discrete_action": True}, "action_space is Box.*expected a Discrete"),
     ],
 )
@@ -80,3 +95,6 @@ def test_actions_decide_themselves_without_a_kind() -> None:
     assert not made(**column).is_action_discrete()
     assert not made(discrete_action=None, **column | {"actions": column["actions"] + 0.5}).is_action_discrete()
     assert not made(discrete_action=None, **column | {"actions": np.zeros((9, 2))}).is_action_discrete()
+    floats = {"actions": np.float32(ACTIONS), "reward_convention": "same_row"}
+    with pytest.warns(UserWarning, match=r"whole numbers of shape \(9,\), treated as discrete: pass .*reshape"):
+        assert made(**floats).is_action_discrete()

@@ -282,7 +282,8 @@ def test_links_that_the_user_sets_stay() -> None:
 
 
 def test_it_becomes_a_dataset() -> None:
-    buffer = ReplayBuffer(10, Env(), episodes())
+    buffer = ReplayBuffer(10, Env(action_space=Discrete(5)), episodes())
     data = buffer.to_mdp_dataset(reward_convention="same_row")
+    assert data.get_action_size() == 5  # as many as the environment has
     assert [len(episode) for episode in data] == [2, 1] and data.reward_convention == "same_row"
     assert buffer.to_mdp_dataset().reward_convention == "next_row" and isinstance(buffer, Buffer)

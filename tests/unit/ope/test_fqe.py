@@ -364,7 +364,8 @@ def test_scaled_rewards_are_those_of_single_steps() -> None:
 def test_arguments_of_estimators_are_fields_of_the_configuration() -> None:
     made = ope.FQE(
         LeansOn(True), config(gamma=0.5), n_critics=3, encoder_params={"hidden_units": [4]}, q_func_type="qr",
-        scaler="min_max", use_gpu=False, bootstrap=True, share_encoder=True, eps=1e-3, batch_size=8, n_epochs=2,
+        observation_scaler="min_max", use_gpu=False, bootstrap=True, share_encoder=True, eps=1e-3, batch_size=8,
+        n_epochs=2,
     )  # fmt: skip
     metrics = made.fit(
         data().episodes, eval_episodes=data().episodes[:2], scorers={"n": lambda fqe, e: len(e)}, **QUIET
@@ -374,6 +375,9 @@ def test_arguments_of_estimators_are_fields_of_the_configuration() -> None:
     assert len(made.agent.critics) == 3 and made.get_params()["eps"] == 1e-3
     again = made.__sklearn_clone__()
     assert again.get_params() == made.get_params() | {"impl": None} and again.config == made.config
+    new = {"gamma": 0.75, "target_update_interval": 7, "batch_size": 5, "n_epochs": 3}
+    made.set_params(**new)
+    assert {name: getattr(made.config, name) for name in new} == new and made.impl.gamma == 0.75
 
 
 def test_steps_that_are_missing_and_unknown_arguments_raise_an_error() -> None:
@@ -381,6 +385,10 @@ def test_steps_that_are_missing_and_unknown_arguments_raise_an_error() -> None:
         make().fit(data(), **QUIET)
     with pytest.raises(TypeError, match="'n_critic'; the nearest is 'n_critics'"):
         ope.FQE(LeansOn(True), n_critic=3)
+    with pytest.raises(TypeError, match="device is 'cpu' and use_gpu is False: pass only one"):
+        ope.FQE(LeansOn(True), device="cpu", use_gpu=False)
+    with pytest.raises(TypeError, match="scaler and observation_scaler are names of one argument"):
+        ope.FQE(LeansOn(True), scaler="min_max", observation_scaler="standard")
 
 
 class OfTuples(LeansOn):

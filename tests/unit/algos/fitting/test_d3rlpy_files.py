@@ -25,11 +25,14 @@ from d3rlpy_files import (
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.fitting.hyperparameters import parameters_of
+from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import CheckpointError
 
 OBS_SIZE, ACTION_SIZE, N_ACTIONS, ROWS = 3, 2, 4, 5
 IMAGE = (4, 10, 10)
 ACTOR_CRITIC = ("actor_", "critic_")
+#: What `tests/peers/d3rlpy_1_files.py` wrote.
+WRITTEN = Path(__file__).parents[3] / "data/peers/d3rlpy_1"
 
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -160,7 +163,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"policy_type": "stochastic"}, "policy_type is 'stochastic'"),
     ({"q_func_factory": {"type": "qr", "params": {"n_quantiles": 200}}}, "n_quantiles=200, expected 32"),
     ({"scaler": {"type": "mine", "params": {}}}, "'mine'"),
-    ({"observation_shape": []}, "not enough values"),
+    ({"observation_shape": []}, r"observation_shape is \[\], expected the shape of one array"),
+    ({"observation_shape": "abc"}, "observation_shape is 'abc', expected the shape"),
+    ({"action_size": "x"}, "action_size is 'x'"),
+    ({"n_frames": None}, "n_frames is None"),
+    ({"critic_encoder_factory": "default"}, "critic_encoder_factory is 'default', expected an object"),
+    (encoder(hidden_units=[[1, 2], [3]]), "critic_encoder_factory hidden_units: got list, expected an array"),
+    ({"q_func_factory": {"type": "qr", "params": {}}}, "n_quantiles=None, expected 32"),
+    ({"q_func_factory": None}, "q_func_factory is None, expected an object with 'type' and 'params'"),
+    ({"critic_optim_factory": "Adam"}, "critic_optim_factory is 'Adam', expected an object"),
+    ({"scaler": "standard"}, "scaler is 'standard', expected an object"),
+    ({"scaler": {"type": "standard", "params": {"mean": [0, 0, 0], "std": "x"}}}, "scaler std: got str"),
+    ({"scaler": {"type": "standard", "params": {"mean": [0, 0]}}}, r"mean of shape \(2,\), expected \(3,\)"),
     ({"observation_shape": [4, 9, 9], "n_frames": 0}, "n_frames is 0"),
 ]
 
@@ -188,7 +202,22 @@ def test_models_of_other_networks_are_refused_and_change_nothing(tmp_path: Path)
     algo = loaded(tmp_path, params, networks)
     before = {name: value.clone() for name, value in parameters_of(algo.impl).items()}
     bias = "_q_funcs.0._encoder._fcs.0.bias"
+    weight = "_encoder._fcs.0.weight"
+    good = networks["_policy"][weight]
+
+    def with_weight(value: Any) -> dict[str, Any]:
+        return networks | {"_policy": networks["_policy"] | {weight: value}}
+
     spoilt = {
+        f"_policy has NaN or infinity in {weight}": with_weight(good * torch.nan),
+        "_log_temp has NaN or infinity": networks | {"_log_temp": {"_parameter": torch.full((1, 1), torch.inf)}},
+        "_log_alpha has .*, expected '_parameter', a single number": networks | {"_log_alpha": {}},
+        "_policy has a torch.complex64": with_weight(good + 0j),
+        "_policy has a torch.bool": with_weight(good > 0),
+        f"_policy has a torch.int64 of .* as {weight}, expected an array of real floating": with_weight(good.long()),
+        "_policy has 'x'": with_weight("x"),
+        r"of shape \(8,\), expected \(8, 3\)": with_weight(good[:, 0]),
+        "_policy is None, expected tensors": networks | {"_policy": None},
         "_q_func has no _q_funcs.0._encoder._fcs.0.bias": without(networks, "_q_func", bias),
         "'_encoder._bns.0.weight', which": networks
         | {"_policy": networks["_policy"] | {"_encoder._bns.0.weight": torch.ones(8)}},
@@ -224,13 +253,28 @@ def test_files_of_d3rlpy_2_say_so(tmp_path: Path) -> None:
     params = {"observation_shape": [3], "action_size": 2, "config": {"type": "cql", "params": {}}}
     with pytest.raises(CheckpointError, match="hyperparameters of d3rlpy 2"):
         Estimator.from_json(write_params(tmp_path / "params.json", params))
-    torch.save({"q_funcs": {}, "policy": {}}, tmp_path / "model.pt")
+    torch.save({"imitator": {}, "optim": {}}, tmp_path / "model.pt")
     (tmp_path / "model.d3").write_bytes(
         pickle.dumps({"torch": b"PK", "config": json.dumps(params), "version": "2.8.1"}, 4)
     )
     for name in ("model.pt", "model.d3"):
         with pytest.raises(CheckpointError, match="is a model of d3rlpy, but only"):
             algos.CQL().load_model(tmp_path / name)
+        with pytest.raises(CheckpointError, match="is a (model of d3rlpy 2|file of torch.save.*), expected a dataset"):
+            MDPDataset.load(tmp_path / name)
+
+
+def test_other_files_are_not_called_those_of_d3rlpy(tmp_path: Path) -> None:
+    path = write_params(tmp_path / "params.json", {"config": {"lr": 1}, "x": 1})
+    with pytest.raises(CheckpointError, match="has no hyperparameters of an estimator"):
+        Estimator.from_json(path)
+    for content in ({"policy": {}, "value": {}}, {"policy": {}, "optim": {}}):
+        torch.save(content, tmp_path / "model.pt")
+        with pytest.raises(CheckpointError, match="is not a model file that save_model wrote"):
+            algos.CQL().load_model(tmp_path / "model.pt")
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps({"x": torch.zeros(1)}, 4))
+    with pytest.raises(CheckpointError, match="is not a state dict saved by torch.save"):
+        algos.CQL().load_model(tmp_path / "model.pkl")
 
 
 def test_perturbed_latent_policies_act_the_same(tmp_path: Path) -> None:
@@ -261,3 +305,30 @@ def test_policies_whose_deviation_is_one_parameter_act_the_same(tmp_path: Path) 
     assert torch.equal(algo.impl.policy[-1].scale_param, networks["_policy"]["_logstd"].flatten())
     values = output(networks["_value_func"], "_fc", x)
     assert torch.allclose(algo.impl.v_func(x), values, rtol=1e-4, atol=1e-5)
+
+
+# Files that d3rlpy 1.1.1 itself wrote
+
+
+@pytest.fixture(scope="module")
+def expected() -> Any:
+    with np.load(WRITTEN / "expected.npz") as arrays:
+        return dict(arrays)
+
+
+@pytest.mark.parametrize(("name", "eps"), [("CQL", 1e-5), ("DQN", 1e-8)])
+def test_a_model_that_d3rlpy_wrote_predicts_the_same(name: str, eps: float, expected: Any) -> None:
+    algo = Estimator.from_json(WRITTEN / name / "params.json")
+    algo.load_model(WRITTEN / name / "model_20.pt")
+    observations, actions = expected[f"{name}/observations"], expected[f"{name}/actions"]
+    np.testing.assert_allclose(algo.predict(observations), expected[f"{name}/predicted"], atol=1e-5)
+    np.testing.assert_allclose(algo.predict_value(observations, actions), expected[f"{name}/values"], atol=1e-5)
+    assert algo.eps == eps
+
+
+def test_a_dataset_that_d3rlpy_wrote_has_its_steps(expected: Any) -> None:
+    data = MDPDataset.load(WRITTEN / "cql.h5")
+    assert [len(episode) for episode in data.episodes] == expected["lengths"].tolist()
+    steps = [step for episode in data.episodes for step in episode.transitions]
+    for field, ours in (("observation",) * 2, ("action",) * 2, ("reward", "action_reward"), ("terminal",) * 2):
+        assert np.array_equal([getattr(step, ours) for step in steps], expected[f"steps/{field}"]), field

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from estimator_parts import ALL, FEW, QUIET, SEQUENTIAL, SMALL, make, vectors
+from estimator_parts import ALL, FEW, QUIET, SEQUENTIAL, SMALL, WITHOUT_FIT, make, train, vectors
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS
@@ -23,7 +23,7 @@ KEPT = {
 KEPT_BY = {
     "BCQ": {"n_action_samples", "action_flexibility"}, "CRR": {"target_update_type"}, "COMBO": {"alpha_threshold"},
     **dict.fromkeys(["ReBRAC", "TD3", "TD3PlusBC"], {"regularizing_rate"}),
-    "PLASWithPerturbation": {"action_flexibility"},
+    "PLASWithPerturbation": {"action_flexibility"}, "PPO": {"augmentation", "n_augmentations"},
     **dict.fromkeys(SEQUENTIAL, {"context_size", "n_augmentations", "num_heads", "num_layers"}),
     **dict.fromkeys(["DQN", "DoubleDQN", "DiscreteCQL", "DiscreteBCQ"], {"bootstrap"}),
 }  # fmt: skip
@@ -32,10 +32,11 @@ OTHER: dict[str, Any] = {
     "augmentation": ["single_amplitude_scaling"], "encoder_params": {"hidden_units": [5]}, "q_func_type": "qr",
     "share_encoder": True, "clip_delta": True, "discrete_action": True, "dynamics": MOPO(), "action_scaler": "min_max",
     "reward_scaler": "standard", "n_epochs": 3, "soft_q_backup": False, "mmd_kernel": "laplacian",
-    "advantage_type": "max", "weight_type": "binary", "target_update_type": "soft", "alpha_threshold": 3.0,
+    "advantage_type": "max", "distribution": "normal",
+    "weight_type": "binary", "target_update_type": "soft", "alpha_threshold": 3.0,
 }  # fmt: skip
 #: Estimators of the default run: indices of actions, numbers, imitation, a model of the environment.
-EXEMPLARS = {"DQN", "SAC", "BC", "MOPO"}
+EXEMPLARS = {"DQN", "SAC", "BC", "MOPO", "PPO", "RandomPolicy"}
 
 
 def other(name: str, value: Any) -> Any:
@@ -55,14 +56,15 @@ def learnt(made: Any) -> dict[str, torch.Tensor]:
     """The parameters after some updates, which are the same ones every time."""
     with isolated_rng():
         set_random_seed(1)
-        made.fit(vectors(made.discrete_action), n_epochs=2, **QUIET)
+        train(made)
     return parameters_of(made.impl)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.representatives(1, "PPO-False", "RandomPolicy-False")
 @pytest.mark.parametrize("one_by_one", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in EXEMPLARS else pytest.mark.slow) for name in [*ALL, "MOPO"]]
+    "name",
+    [pytest.param(name, marks=[] if name in EXEMPLARS else pytest.mark.slow) for name in [*ALL, *WITHOUT_FIT, "MOPO"]],
 )
 def test_an_agent_learns_by_what_is_set_later_as_if_built_so_or_it_is_refused(name: str, one_by_one: bool) -> None:
     params = {param: value for param, value in built(name).get_params().items() if param not in {"impl", "dynamics"}}
@@ -72,7 +74,7 @@ def test_an_agent_learns_by_what_is_set_later_as_if_built_so_or_it_is_refused(na
         try:
             made.set_params(**{param: new})
         except ValueError as error:
-            assert str(error).startswith(f"{param} is ") and repr(getattr(made, param)) == repr(value)
+            assert str(error).startswith(f"{param} is ") and repr(made.get_params()[param]) == repr(value)
         else:
             assert made.get_params(deep=False)[param] == new
             accepted[param] = new

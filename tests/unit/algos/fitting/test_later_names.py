@@ -50,7 +50,7 @@ def test_each_name_of_d3rlpy_works_or_is_refused_by_what_works_here(name: str) -
 @pytest.mark.parametrize("name", sorted(LATER_NAMES))
 def test_what_is_refused_is_refused_of_all_estimators(name: str) -> None:
     for kind in (algos.CQL, algos.DQN, MOPO):
-        with pytest.raises(TypeError, match=f"{kind.__name__} has no hyperparameter '{name}', which later versions"):
+        with pytest.raises(TypeError, match=f"{kind.__name__} has no hyperparameter '{name}', which other versions"):
             kind(**{name: object()})
     made = algos.CQL()
     with pytest.raises(TypeError, match=f"'{name}'"):
@@ -69,11 +69,29 @@ def test_what_is_refused_is_refused_of_all_estimators(name: str) -> None:
         ("real_ratio", 0.5, r"dynamics=MOPO\("),
         ("device", "cuda:0", "use_gpu"),
         ("expectile", 0.9, "the estimator IQL"),
+        ("rl_start_step", 3, "the estimators BCQ and BEAR have rl_start_epoch, PLAS has warmup_steps"),
+        ("context_size", 3, "the estimator DecisionTransformer has context_size"),
+        ("normal_std", 3, "the estimator RandomPolicy has distribution and normal_std"),
     ],
 )
 def test_an_error_names_what_does_the_same(name: str, value: Any, instead: str) -> None:
     with pytest.raises(TypeError, match=instead):
         algos.CQL(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "instead"),
+    [
+        ("PLAS", "rl_start_step", "warmup_steps is the number"),
+        ("PLASWithPerturbation", "rl_start_epoch", "warmup_steps is the number"),
+        ("DiscreteDecisionTransformer", "gamma", "returns-to-go are sums without a discount"),
+        ("RandomPolicy", "gamma", "random actions have no values"),
+        ("DiscreteRandomPolicy", "gamma", "random actions have no values"),
+    ],
+)
+def test_an_error_says_what_an_estimator_has_instead(kind: str, name: str, instead: str) -> None:
+    with pytest.raises(TypeError, match=f"{kind} has no hyperparameter '{name}', .*: {instead}"):
+        ESTIMATORS[kind](**{name: 3})
 
 
 @pytest.mark.parametrize("name", ["gamma", "n_critics", "real_ratio", "actor_learning_rate"])

@@ -139,3 +139,10 @@ def test_next_actions_of_a_minibatch_of_arrays_are_those_of_the_dataset() -> Non
     batch = recorded.batch(np.arange(len(transitions)), 0.99, next_actions=True)
     np.testing.assert_array_equal(arrays.next_action, batch.next_action)
     assert arrays.next_action.isnan().any(1).sum() == 4  # of the last transitions
+
+
+def test_there_is_no_next_action_after_a_window_that_ends_with_its_episode() -> None:
+    transitions, made = [*vectors(False, n=40, length=10)[0]], make("ReBRAC")
+    made.build_with_dataset(vectors(False))
+    batch = batch_for(made.impl, TransitionMiniBatch(transitions, n_steps=3), False)
+    assert batch.next_action.isnan().any(1).nonzero().flatten().tolist() == [*range(len(transitions))[-3:]]

@@ -261,6 +261,12 @@ NO_ARRAYS = "DQN needs an environment whose observations are arrays, got "
         ("DQN", {"explorer": NormalNoise()}, TypeError, "explorer is NormalNoise, which needs .* a Box, got Discrete"),
         ("DDPG", {"env": Counting(False), "explorer": DECAY}, TypeError, "which needs .* Discrete, got Box"),
         ("DQN", {"explorer": explorers.AdditiveOU()}, TypeError, "OU, which is made for continuous .*, but DQN"),
+        (
+            "DQN",
+            {"timelimit_aware": False},
+            ValueError,
+            "expected True: for terminal time limits, wrap the environment",
+        ),
         ("DQN", {"explorer": 3}, TypeError, "explorer is 3, expected an explorer of pfrl_like.explorers"),
     ],
 )

@@ -151,7 +151,9 @@ def test_steps_before_the_death_of_an_actor_are_stored_in_the_replay_actor(ray, 
         return Killed(env, tmp_path / "killed", 20) if (actor, index) == (1, 0) else env
 
     make_agent = functools.partial(dqn, PrioritizedReplayBuffer)
-    agent = train(tmp_path / "run", make_agent, make_env, order="arrival", minibatches_in_flight=3)
+    agent = train(
+        tmp_path / "run", make_agent, make_env, order="arrival", requests_in_flight=1, minibatches_in_flight=3
+    )
     assert (tmp_path / "killed").exists()
     table = np.genfromtxt(tmp_path / "run" / "metrics.csv", delimiter=",", names=True)
     assert table["lost_steps"][-1] == 4  # one message

@@ -99,7 +99,7 @@ def test_a_message_has_the_steps_of_some_seconds(ray, tmp_path, monkeypatch, sec
     monkeypatch.setattr(DistributedSource, "_store", noted)
     train(
         tmp_path, make_env=lambda *place: Sleeping(cartpole(*place)), order="arrival", steps=24, actors=1,
-        envs_per_actor=1, rows_per_message=(1, 8), seconds_per_message=seconds,
+        envs_per_actor=1, rows_per_message=(1, 8), seconds_per_message=seconds, requests_in_flight=1,
     )  # fmt: skip
     assert received == sizes
 

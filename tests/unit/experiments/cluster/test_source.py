@@ -121,7 +121,7 @@ def test_a_killed_actor_is_replaced_and_all_its_acknowledged_steps_are_stored(ra
         env = cartpole(actor, index, test)
         return Killed(env, tmp_path / "killed", 20) if (actor, index) == (1, 0) else env
 
-    agent = train(tmp_path / "run", make_env=make_env, order="arrival")
+    agent = train(tmp_path / "run", make_env=make_env, order="arrival", requests_in_flight=1)
     assert (tmp_path / "killed").exists()
     assert "another process" in caplog.text.lower()
     assert agent.t == STEPS
@@ -180,7 +180,7 @@ def test_an_actor_that_is_silent_at_a_checkpoint_makes_the_resume_approximate(ra
         env = cartpole(actor, index, test)
         return Hanging(env, 10) if actor == 1 else env
 
-    options = {"order": "arrival", "checkpoint_freq": 80}
+    options = {"order": "arrival", "checkpoint_freq": 80, "requests_in_flight": 1}
     train(tmp_path, make_env=make_env, answer_timeout=10, hooks=[stop_at(80)], **options)
     asked = json.loads((tmp_path / "losses.json").read_text())["asked"]
     agent = train(tmp_path, resume=True, **options)
