@@ -54,7 +54,7 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
                     yield f"{where}.{number}.{key}", Setting(group, key, False)
-        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # `last_steps` has the same optimisers
+        elif id(value) not in seen and _is_part(value) and name != "_last_steps":  # it has the same optimisers
             yield from _settings(value, where, seen)
 
 
