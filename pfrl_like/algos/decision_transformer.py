@@ -52,7 +52,7 @@ class StatefulTransformerWrapper:
             reward: Reward of the last action. It is ignored at the first step of an episode.
         """
         agent = self.algo._agent
-        self._context.add_reward(0, reward, False)
+        self._context.add_reward(0, float(reward), False)
         with torch.no_grad(), evaluation_mode(agent.policy):
             obs = self.algo._features(np.asarray(x)[None])
             distribution = self._context.append_obs(agent.policy, [0], obs, self.target_return, agent.return_scale)

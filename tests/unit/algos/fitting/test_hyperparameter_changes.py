@@ -94,7 +94,7 @@ def test_of_several_all_are_set_or_none() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_learning_rates_change_after_updates(name: str) -> None:
-    made = built(name)
+    made = built(name, **({"alpha_threshold": 1.0} if name == "COMBO" else {}))
     made.update(vectors(made.discrete_action).sample(16))
     rates = [param for param in made.defaults() if param.endswith("learning_rate")]
     for number, rate in enumerate(rates, 2):
