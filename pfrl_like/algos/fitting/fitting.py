@@ -19,7 +19,7 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.loggers import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, run
-from pfrl_like.utils.checks import check_counts, check_function
+from pfrl_like.utils.checks import check_counts, check_function, names_unknown_keywords
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class Fitting:
     #: What the estimator needs of transitions and only recorded transitions have; empty if it needs no such thing.
     recorded_only: ClassVar[str] = ""
 
+    @names_unknown_keywords
     @ignore_targets
     def fit(
         self,
