@@ -370,14 +370,12 @@ def check_function(optional: bool = False, **values: Any) -> None:
 #: Names that arguments have in other libraries, and their names here. Several names are separated by spaces.
 _SYNONYMS = {
     "learning_rate": "lr", "discount": "gamma", "batch_size": "minibatch_size", "buffer_size": "capacity",
-    "net_arch": "hidden_sizes encoder_params", "hidden_units": "hidden_sizes encoder_params",
-    "total_timesteps": "steps", "timesteps": "steps",
+    "net_arch": "hidden_sizes", "hidden_units": "hidden_sizes", "total_timesteps": "steps", "timesteps": "steps",
     "n_steps": "num_steps update_steps update_interval steps", "learning_starts": "replay_start_size",
     "tau": "soft_update_tau", "ent_coef": "entropy_coef", "episode_terminals": "timeouts",
     "stop_at_score": "successful_score", "network": "q_function policy model", "Rainbow": "CategoricalDoubleDQN",
-    "DDQN": "DoubleDQN", "PER": "PrioritizedReplayBuffer", "evaluators": "scorers",
-    "actor_lr": "actor_learning_rate", "critic_lr": "critic_learning_rate", "beta": "weight_temp",
-    "temperature": "weight_temp initial_temperature beta",
+    "DDQN": "DoubleDQN", "PER": "PrioritizedReplayBuffer", "evaluators": "scorers", "beta": "weight_temp",
+    "actor_lr": "actor_learning_rate", "temperature": "weight_temp initial_temperature beta",
 }  # fmt: skip
 
 
@@ -417,9 +415,8 @@ def names_unknown_keywords(function: Function) -> Function:
                 raise
             known = [name for name in parameters if name != "self"]
             text = nearest_names(unknown[0], known, 0.6) or f"; the arguments are {', '.join(known)}"
-            called = function.__qualname__
-            owner = f"{type(args[0]).__name__}.{function.__name__}" if next(iter(parameters)) == "self" else called
-            raise TypeError(f"{error}{text}".replace(called, owner)) from None
+            owner = f"{type(args[0]).__name__}." if "self" in parameters else ""
+            raise TypeError(f"{error}{text}".replace(function.__qualname__, owner + function.__name__)) from None
 
     return cast(Function, call)
 
