@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from pfrl_like.algos.fitting.saving import write_model
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.dynamics import MOPO
-from pfrl_like.errors import CheckpointError, NonFiniteError
-from pfrl_like.utils import set_random_seed
+from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
+from pfrl_like.utils import checks, set_random_seed
 
 VALUED = [name for name in ALL if issubclass(ESTIMATORS[name], algos.fitting.networks.QLearning)]
 OBS = np.random.default_rng(1).normal(size=(7, 4))
@@ -275,6 +276,38 @@ def test_dynamics_are_told_of_and_have_to_be_given_again(capsys: Any) -> None:
         again = algos.SAC.from_json(path)
     assert again.dynamics is None and warned[0].filename == __file__
     assert again.set_params(dynamics=dynamics).fit(data, n_epochs=1, **QUIET).dynamics is dynamics
+
+
+@pytest.mark.parametrize(
+    ("name", "is_fitted", "error", "text"),
+    [
+        ("CalQL", True, ValueError, "dynamics is MOPO.*CalQL needs the rewards to the end of recorded episodes"),
+        ("ReBRAC", True, ValueError, "dynamics is MOPO.*ReBRAC needs the recorded next actions"),
+        ("SAC", False, NotFittedError, "dynamics is MOPO.*which is not fitted: call the method fit of this model"),
+    ],
+)
+def test_dynamics_that_cannot_be_used_are_refused_before_training(
+    name: str, is_fitted: bool, error: Any, text: str
+) -> None:
+    dynamics = MOPO(n_ensembles=1, encoder_params={"hidden_units": [8]})
+    if is_fitted:
+        dynamics.build_with_dataset(vectors(False))
+    made = make(name, dynamics=dynamics)
+    with pytest.raises(error, match=text):
+        made.fit(vectors(False), n_epochs=1, **QUIET)
+    assert made.impl is None
+
+
+def test_fit_tells_who_learns_without_a_part_of_the_method(caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_WARNED", set())
+    fitted("COMBO")
+    assert "COMBO without dynamics learns as CQL" in caplog.text
+    text = r"PLAS has made 7 updates. The first warmup_steps \(500\) updates do not train the policy"
+    with pytest.warns(UserWarning, match=text):
+        made = fitted("PLAS", warmup_steps=500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.fit(vectors(False), n_epochs=1, **QUIET)
 
 
 def test_a_function_of_the_users_own_is_named_in_params_json() -> None:
