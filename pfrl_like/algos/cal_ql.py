@@ -1,7 +1,11 @@
 """Estimators of variants of Conservative Q-Learning: Cal-QL and COMBO."""
 
+import logging
+
 from pfrl_like import agents
 from pfrl_like.algos.sac import CQL
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class CalQL(CQL):
@@ -58,13 +62,15 @@ class CalQL(CQL):
             layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
             "feature_size", the size of the last linear layer.
         dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
-            this epoch. If None, the estimator uses recorded transitions only.
+            this epoch. If None, the estimator uses recorded transitions only. Must be None, because
+            generated transitions do not have the rewards to the end of a recorded episode.
         n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
         impl: Agent to use. If None, the estimator builds an agent.
     """
 
     ignores_unknown = False
     agent_class = agents.CalQL
+    recorded_only = "the rewards to the end of recorded episodes"
 
     batch_size = 256
     actor_learning_rate = 1e-4
@@ -80,7 +86,7 @@ class COMBO(CQL):
 
     The model `dynamics` generates transitions, and the agent lowers the values in these imagined states. Pass a fitted
     `MOPO(lam=0.0)`, because the method uses the predicted rewards without a penalty. The fraction of imagined rows in a
-    minibatch is that among all transitions of the epoch.
+    minibatch is that among all transitions of the epoch. Without a model, `fit` logs a warning.
 
     Args:
         alpha_learning_rate: Learning rate of the weight alpha of the conservative term. Used if `alpha_threshold` is
@@ -142,3 +148,8 @@ class COMBO(CQL):
     initial_alpha = 1.0
     alpha_threshold = None
     soft_q_backup = False
+
+    def _check_dynamics(self) -> None:
+        super()._check_dynamics()
+        if self.dynamics is None:
+            _LOGGER.warning("COMBO without dynamics learns as CQL: pass dynamics=MOPO(lam=0.0).fit(...)")

@@ -57,7 +57,7 @@ class StatefulTransformerWrapper:
             action_mask: True for allowed discrete actions, [n_actions]. None allows all actions.
         """
         agent = self.algo._agent
-        self._context.add_reward(0, reward, False)
+        self._context.add_reward(0, float(reward), False)
         with torch.no_grad(), evaluation_mode(agent.policy):
             obs = self.algo._features(np.asarray(x)[None])
             distribution = self._context.append_obs(agent.policy, [0], obs, self.target_return, agent.return_scale)

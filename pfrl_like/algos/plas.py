@@ -1,5 +1,6 @@
 """Estimators of Policy in the Latent Action Space."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 from pfrl_like import agents
 from pfrl_like.algos.fitting.networks import ActorCritic, adam, bounded_network, conditional_vae
 from pfrl_like.batch import Batch
+from pfrl_like.utils.checks import warn_once
 
 
 class PLAS(ActorCritic):
@@ -91,6 +93,13 @@ class PLAS(ActorCritic):
     def _perturbation(self, observation_shape: tuple[int, ...], action_size: int, policy: nn.Module) -> dict[str, Any]:
         """Return the arguments of `_actor_critic` that concern a perturbation."""
         return {}
+
+    def _epochs(self, *args: Any, **options: Any) -> Iterator[tuple[int, dict[str, float]]]:
+        yield from super()._epochs(*args, **options)
+        if (made := self._agent.optim_t) <= self.warmup_steps:
+            kind, steps = type(self).__name__, self.warmup_steps
+            text = f"{kind} has made {made} updates. The first warmup_steps ({steps}) updates do not train the policy"
+            warn_once((kind, "warmup_steps"), f"{text}: set a smaller warmup_steps, or call fit again")
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         # `total_step` begins anew at each call of `fit`. The number of the agent's updates does not.

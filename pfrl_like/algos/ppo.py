@@ -75,7 +75,8 @@ class PPO(NoFit, NoValues, Estimator):
         impl: Agent to use. If None, the estimator builds an agent.
     """
 
-    fit_advice = "use fit_online"
+    fit_advice = "does not learn from recorded data: use fit_online"
+    builders = "fit_online, build_with_dataset, build_with_env, create_impl or load_model"
     ignores_unknown = False
     loss_names: ClassVar[Any] = {"critic_loss": "value_loss", "actor_loss": "policy_loss"}
 

@@ -112,13 +112,15 @@ class ReBRAC(TD3):
             layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
             "feature_size", the size of the last linear layer.
         dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
-            this epoch. If None, the estimator uses recorded transitions only.
+            this epoch. If None, the estimator uses recorded transitions only. Must be None, because
+            generated transitions do not have recorded next actions.
         n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
         impl: Agent to use. If None, the estimator builds an agent.
     """
 
     ignores_unknown = False
     agent_class = agents.ReBRAC
+    recorded_only = "the recorded next actions"
 
     batch_size = 1024
     actor_learning_rate = 1e-3

@@ -87,6 +87,7 @@ class MOPO(Estimator):
         ),
     }  # fmt: skip
     predict_value = not_supported("has no values")
+    builders = "fit, create_impl or load_model"
     sample_action = save_policy = fit_online = collect = not_supported("does not act")
 
     learning_rate: float = 1e-3

@@ -374,7 +374,8 @@ _SYNONYMS = {
     "n_steps": "num_steps update_steps update_interval steps", "learning_starts": "replay_start_size",
     "tau": "soft_update_tau", "ent_coef": "entropy_coef", "episode_terminals": "timeouts",
     "stop_at_score": "successful_score", "network": "q_function policy model", "Rainbow": "CategoricalDoubleDQN",
-    "DDQN": "DoubleDQN", "PER": "PrioritizedReplayBuffer",
+    "DDQN": "DoubleDQN", "PER": "PrioritizedReplayBuffer", "evaluators": "scorers", "beta": "weight_temp",
+    "actor_lr": "actor_learning_rate", "temperature": "weight_temp initial_temperature beta",
 }  # fmt: skip
 
 
@@ -397,7 +398,10 @@ def nearest_names(given: str, known: Iterable[str], cutoff: float = 0.0, n: int 
 
 
 def names_unknown_keywords(function: Function) -> Function:
-    """Decorator that adds the nearest argument, or all, to the TypeError for an unknown keyword argument."""
+    """Decorator that adds the nearest argument, or all, to the TypeError for an unknown keyword argument.
+
+    The TypeError of an inherited method names the class of the object.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -411,7 +415,8 @@ def names_unknown_keywords(function: Function) -> Function:
                 raise
             known = [name for name in parameters if name != "self"]
             text = nearest_names(unknown[0], known, 0.6) or f"; the arguments are {', '.join(known)}"
-            raise TypeError(f"{error}{text}") from None
+            owner = f"{type(args[0]).__name__}." if "self" in parameters else ""
+            raise TypeError(f"{error}{text}".replace(function.__qualname__, owner + function.__name__)) from None
 
     return cast(Function, call)
 

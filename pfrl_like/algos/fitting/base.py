@@ -109,6 +109,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     acts_scaled: ClassVar[bool] = True
     spellings: ClassVar[Mapping[str, str]] = {"observation_scaler": "scaler"}
     later_names: ClassVar[Mapping[str, str]] = LATER_NAMES
+    #: Methods that build the agent, for error messages.
+    builders: ClassVar[str] = "fit, fit_online, create_impl or load_model"
     #: Hyperparameters that have a different name in error messages; values are the names in messages.
     names_in_errors: ClassVar[Mapping[str, str]] = {}
     #: The function `pfrl_like.ope.evaluate_offline`. `pfrl_like.ope` sets this attribute: estimators must not import
@@ -274,6 +276,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             TypeError: If there is a mask and actions are continuous.
         """
         agent, obs, size = self._agent, self._observations(x), self.action_size_
+        spaces.check_mask(self, action_mask)
         if not len(obs) and size is not None:
             return np.zeros(0, np.int64) if self.discrete_action else np.zeros((0, size), np.float32)
         with agent.eval_mode():
@@ -287,6 +290,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         policy = getattr(self._agent, "policy", None)
         if policy is None:
             return self.predict(x, **mask_keyword(action_mask))
+        spaces.check_mask(self, action_mask)
         with torch.no_grad(), evaluation_mode(policy):
             actions = allowed(policy(self._features(x)), action_mask).sample()
         return self._unscaled(actions.cpu().numpy())
@@ -349,7 +353,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def _agent(self) -> Any:
         if self.impl is not None:
             return self.impl
-        raise NotFittedError(f"{type(self).__name__} is not built yet: call fit, fit_online, create_impl or load_model")
+        raise NotFittedError(f"{type(self).__name__} is not built yet: call {self.builders}")
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.impl is not None

@@ -226,8 +226,9 @@ class RunLog:
             try:
                 path = os.path.join(training.tensorboard_dir or "", RUNS, os.path.basename(self.directory))
                 self._loggers.append(TensorBoardLogger(path))
-            except MissingDependencyError as error:
-                _LOGGER.warning("%s; in fit, tensorboard=False disables TensorBoard", error)
+            except MissingDependencyError:
+                text = "tensorboard is True, but TensorBoard is not installed: metrics are written to %s only"
+                _LOGGER.warning(text, self.directory)
 
     def __enter__(self) -> Self:
         return self

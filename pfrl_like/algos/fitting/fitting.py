@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from pfrl_like.algos.fitting.epochs import RunLog, UpdateSource, progress_callbacks, warn_of_hooks
 from pfrl_like.algos.fitting.hyperparameters import check_folder
@@ -15,10 +15,11 @@ from pfrl_like.algos.fitting.minibatches import TrainingData, check_eval_episode
 from pfrl_like.algos.fitting.spaces import check_action_kind, check_scalers_used
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.distributed.data_parallel import data_parallel, is_main_process, n_processes
+from pfrl_like.errors import NotFittedError
 from pfrl_like.loggers import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, run
-from pfrl_like.utils.checks import check_counts, check_function
+from pfrl_like.utils.checks import check_counts, check_function, names_unknown_keywords
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ def epochs_of(algo: Any) -> dict[str, int]:
 class Fitting:
     """Mixin for the offline training of estimators."""
 
+    #: What the estimator needs of transitions and only recorded transitions have; empty if it needs no such thing.
+    recorded_only: ClassVar[str] = ""
+
+    @names_unknown_keywords
     @ignore_targets
     def fit(
         self,
@@ -158,8 +163,7 @@ class Fitting:
         check_counts(n_epochs=n_epochs)
         options["experiment_name"] = options["experiment_name"] or type(self).__name__
         training = Training(self, **options)
-        if self.dynamics is not None and not hasattr(self.dynamics, "generate"):
-            raise TypeError(f"dynamics is {self.dynamics!r:.80}, expected a model of pfrl_like.dynamics or None")
+        self._check_dynamics()
         warn_of_hooks(self)
         data = self._training_data(episodes)
         self._build_for(data)
@@ -170,6 +174,25 @@ class Fitting:
         if named:
             check_eval_episodes(self, eval_episodes)
         yield from training.epochs(data, named, eval_episodes, n_epochs)
+
+    def _check_dynamics(self: Any) -> None:
+        """Raise an error if `dynamics` is not a fitted model, or the estimator cannot learn from generated transitions.
+
+        Raises:
+            TypeError: If `dynamics` is not a model.
+            ValueError: If the estimator cannot learn from generated transitions.
+            NotFittedError: If the model is not fitted.
+        """
+        if self.dynamics is None:
+            return
+        given = f"dynamics is {self.dynamics!r:.80}"
+        if not hasattr(self.dynamics, "generate"):
+            raise TypeError(f"{given}, expected a model of pfrl_like.dynamics or None")
+        if self.recorded_only:
+            reason = f"{type(self).__name__} needs {self.recorded_only}, which generated transitions do not have"
+            raise ValueError(f"{given}, but {reason}: use dynamics=None")
+        if getattr(self.dynamics, "impl", self) is None:
+            raise NotFittedError(f"{given}, which is not fitted: call the method fit of this model first")
 
     def _training_data(self: Any, episodes: Any) -> TrainingData:
         """Return the minibatches of episodes."""

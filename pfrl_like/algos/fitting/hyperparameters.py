@@ -61,7 +61,7 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
                     yield f"{where}.{number}.{key}", Setting(group, key, False)
-        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # `last_steps` has the same optimisers
+        elif id(value) not in seen and _is_part(value) and name != "_last_steps":  # it has the same optimisers
             yield from _settings(value, where, seen)
 
 
@@ -255,8 +255,8 @@ class Hyperparameters:
     A hyperparameter is a public, annotated class attribute with a value. A `ClassVar`, or an attribute whose name ends
     in `_` (a result of fitting), is not a hyperparameter. Each hyperparameter is a keyword-only argument of the
     constructor, and the class attribute is its default. Subclasses inherit hyperparameters and may assign other
-    defaults. Unknown keywords are ignored with a warning that contains the nearest name, or raise an error with this
-    name (see `ignores_unknown`). Hyperparameters of later d3rlpy versions raise an error.
+    defaults. Unknown keywords are ignored with a warning, or raise an error (see `ignores_unknown`). The message
+    contains the nearest name, or all names if no name is near. Hyperparameters of later d3rlpy versions raise an error.
 
     Some hyperparameters can be passed as a name, for example "min_max" (see `made_by`). The attribute is then the
     object that is created from the name, and `get_params` returns the name.
@@ -342,7 +342,8 @@ class Hyperparameters:
                 continue
             unknown, default = f"{type(self).__name__} has no hyperparameter {given!r}", _FIXED_VALUES.get(given)
             if given not in self.later_names:
-                nearest = checks.nearest_names(given, known)
+                names = f"; the hyperparameters are {', '.join(known)}"
+                nearest = checks.nearest_names(given, known, 0.6) or names
                 if not self.ignores_unknown:
                     raise TypeError(f"{unknown}{nearest}")
                 text = f"{unknown}, which is ignored{nearest}"

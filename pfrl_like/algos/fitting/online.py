@@ -23,7 +23,7 @@ from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.metrics.scorer import LastFrames
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.loop import Clock, run
-from pfrl_like.utils.checks import check_counts, check_flags
+from pfrl_like.utils.checks import check_counts, check_flags, names_unknown_keywords
 from pfrl_like.utils.env_values import Allowed, mask_columns, mask_keyword, required_keyword, sample_allowed
 
 
@@ -231,6 +231,7 @@ class OnlineFitting:
         """
         build_for_env(self, env)
 
+    @names_unknown_keywords
     @accept_env_ids("env", "eval_env")
     def fit_online(
         self,

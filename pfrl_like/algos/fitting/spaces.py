@@ -65,6 +65,17 @@ def check_action_kind(algo: Any, discrete_action: bool, subject: str = "the epis
         raise TypeError(f"{type(algo).__name__} has {kind} actions, but {subject} {other} actions{_advice(algo)}")
 
 
+def check_mask(algo: Any, action_mask: Any) -> None:
+    """Raise an error if there is an action mask and actions are continuous.
+
+    Raises:
+        TypeError: If there is a mask and actions are continuous.
+    """
+    if action_mask is not None and algo.discrete_action is False:
+        shape, kind = np.shape(action_mask), type(algo).__name__
+        raise TypeError(f"action_mask has shape {shape}, expected None, because {kind} has continuous actions")
+
+
 def _advice(algo: Any) -> str:
     return f": use {algo.instead}" if hasattr(algo, "instead") else ""
 
@@ -330,7 +341,9 @@ def set_scalers(algo: Any, scalers: dict[str, Scaler | None]) -> None:
     for name, scaler in scalers.items():
         if scaler is not None and not scaler.fitted:
             given, argument = algo.get_params(deep=False)[name], algo.names_in_errors.get(name, name)
-            raise NotFittedError(f"{argument} is {given!r}, which is not fitted: call fit or fit_scaler first")
+            raise NotFittedError(
+                f"{argument} is {given!r}, which is not fitted: call build_with_dataset or fit_scaler first"
+            )
     for name, scaler in scalers.items():
         vars(algo).update({name: scaler, f"{name}_": scaler})
 

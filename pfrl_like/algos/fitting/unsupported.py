@@ -26,8 +26,9 @@ class NoValues:
 class NoFit:
     """Mixin for estimators that do not learn from recorded data."""
 
-    #: What to call instead of `fit`, for the error message.
-    fit_advice: ClassVar[str] = "use predict"
+    #: Why `fit` raises an error, and what to call instead.
+    fit_advice: ClassVar[str] = "does not learn: use predict"
+    builders: ClassVar[str] = "build_with_dataset, build_with_env, create_impl or load_model"
 
     def fit(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise an error, because the algorithm does not learn from recorded data.
@@ -35,7 +36,7 @@ class NoFit:
         Raises:
             NotImplementedError: Always. The message contains the alternative.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not learn from recorded data: {self.fit_advice}")
+        raise NotImplementedError(f"{type(self).__name__} {self.fit_advice}")
 
     def fitter(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise the error of `fit`.

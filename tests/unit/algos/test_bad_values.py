@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pfrl_like.algos.fitting.unsupported import NoValues
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dynamics import MOPO
-from pfrl_like.errors import CheckpointError
+from pfrl_like.errors import CheckpointError, NotFittedError
 
 #: Hyperparameters that are numbers of at least 0.
 RATES = {
@@ -50,6 +51,39 @@ def test_what_cannot_be_is_called_by_its_name(name: str) -> None:
         for wrong in (1, "yes", None):
             with pytest.raises(TypeError, match=rf"^{param} is {wrong!r} \(.*expected True or False"):
                 built(name, **{param: wrong})
+
+
+@pytest.mark.parametrize(
+    ("mistake", "text"),
+    [
+        (lambda: algos.IQL(temperature=1.0), "no hyperparameter 'temperature'; the nearest is 'weight_temp'"),
+        (lambda: algos.IQL(seed=1), "no hyperparameter 'seed'; the hyperparameters are action_scaler, actor_learning_"),
+        (lambda: algos.IQL().fit([], n_epoch=1), r"IQL\.fit\(\) got an .* 'n_epoch'; the nearest is 'n_epochs'"),
+        (lambda: algos.IQL().fit([], evaluators={}), r"IQL\.fit\(\) got .* 'evaluators'; the nearest is 'scorers'"),
+        (lambda: algos.SAC().fit_online(None, n_step=1), r"SAC\.fit_online\(\) got .*; the nearest is 'n_steps'"),
+    ],
+)
+def test_unknown_names_get_the_nearest_or_all(mistake: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        mistake()
+
+
+def test_what_is_not_built_says_how_to_build_it() -> None:
+    for made, text in ((algos.PPO(), "fit_online, build_with_dataset"), (MOPO(), "fit, create_impl or load_model$")):
+        with pytest.raises(NotFittedError, match=f"is not built yet: call {text}"):
+            made.save_model("model.pt")
+    with pytest.raises(NotFittedError, match="scaler is 'standard', .*: call build_with_dataset or fit_scaler first"):
+        algos.PPO(scaler="standard").fit_online("Pendulum-v1", **QUIET)
+
+
+def test_fit_says_in_one_line_that_tensorboard_is_not_installed(
+    caplog: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    make("DQN").fit(vectors(True), n_epochs=1, logdir=tmp_path, verbose=False, show_progress=False)
+    assert caplog.messages == [
+        f"tensorboard is True, but TensorBoard is not installed: metrics are written to {next(tmp_path.iterdir())} only"
+    ]
 
 
 def test_an_update_says_how_many_frames_it_needs() -> None:

@@ -83,7 +83,8 @@ def test_a_wrapper_acts_like_the_agent(name: str) -> None:
                 agent.observe(obs, reward, False, False)
                 expected.append(agent.act(obs))
             agent.stop_episode()
-        found = [wrapper.predict(obs, reward) for obs, reward in zip(OBS, [9.0, 1.0, 2.0, 0.0, 4.0], strict=True)]
+        rewards = np.array([9.0, 1.0, 2.0, 0.0, 4.0])  # float64, as those of Pendulum
+        found = [wrapper.predict(obs, reward) for obs, reward in zip(OBS, rewards, strict=True)]
         np.testing.assert_allclose(found, expected, rtol=1e-5)
         wrapper.reset()
     assert made.predict(OBS[:1])[0] == pytest.approx(expected[0])

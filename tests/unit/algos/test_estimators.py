@@ -2,25 +2,16 @@
 
 import copy
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
+import estimator_parts
 import gymnasium
 import numpy as np
 import pytest
 import torch
-from estimator_parts import (
-    ALL,
-    QUIET,
-    SAMPLING,
-    assert_same_parameters,
-    built,
-    fitted,
-    images,
-    make,
-    predicted,
-    vectors,
-)
+from estimator_parts import ALL, QUIET, SAMPLING, built, fitted, images, make, predicted, vectors
 
 from pfrl_like import algos, load_learnable, metrics
 from pfrl_like.agents.offline.awr import td_lambda_returns
@@ -29,8 +20,8 @@ from pfrl_like.algos.fitting.saving import write_model
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.dynamics import MOPO
-from pfrl_like.errors import CheckpointError, NonFiniteError
-from pfrl_like.utils import set_random_seed
+from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
+from pfrl_like.utils import checks, set_random_seed
 
 VALUED = [name for name in ALL if issubclass(ESTIMATORS[name], algos.fitting.networks.QLearning)]
 OBS = np.random.default_rng(1).normal(size=(7, 4))
@@ -155,18 +146,16 @@ class Spaces(gymnasium.Env[Any, Any]):
 
 @pytest.mark.parametrize("name", [*ALL, "PPO"])
 def test_a_dataset_and_an_environment_build_the_same_networks(name: str) -> None:
-    expected, from_data, from_env = (make(name) for _ in range(3))
-    discrete = bool(expected.discrete_action)
-    size = 3 if discrete else 2
     set_random_seed(0)
-    expected.create_impl((4,), size)
+    expected, from_data, from_env = built(name), make(name), make(name)
+    discrete = bool(expected.discrete_action)
     set_random_seed(0)
     from_data.build_with_dataset(vectors(discrete))
     set_random_seed(0)
     from_env.build_with_env(Spaces(discrete))
     for each in (from_data, from_env):
-        assert_same_parameters(each, expected)
-        assert (each.observation_shape, each.action_size) == ((4,), size)
+        estimator_parts.assert_same_parameters(each, expected)
+        assert (each.observation_shape, each.action_size) == ((4,), expected.action_size)
     with pytest.raises(TypeError, match="discrete"):
         make(name).build_with_dataset(vectors(not discrete))
     with pytest.raises(TypeError, match="Discrete" if discrete else "Box"):
@@ -287,6 +276,38 @@ def test_dynamics_are_told_of_and_have_to_be_given_again(capsys: Any) -> None:
         again = algos.SAC.from_json(path)
     assert again.dynamics is None and warned[0].filename == __file__
     assert again.set_params(dynamics=dynamics).fit(data, n_epochs=1, **QUIET).dynamics is dynamics
+
+
+@pytest.mark.parametrize(
+    ("name", "is_fitted", "error", "text"),
+    [
+        ("CalQL", True, ValueError, "dynamics is MOPO.*CalQL needs the rewards to the end of recorded episodes"),
+        ("ReBRAC", True, ValueError, "dynamics is MOPO.*ReBRAC needs the recorded next actions"),
+        ("SAC", False, NotFittedError, "dynamics is MOPO.*which is not fitted: call the method fit of this model"),
+    ],
+)
+def test_dynamics_that_cannot_be_used_are_refused_before_training(
+    name: str, is_fitted: bool, error: Any, text: str
+) -> None:
+    dynamics = MOPO(n_ensembles=1, encoder_params={"hidden_units": [8]})
+    if is_fitted:
+        dynamics.build_with_dataset(vectors(False))
+    made = make(name, dynamics=dynamics)
+    with pytest.raises(error, match=text):
+        made.fit(vectors(False), n_epochs=1, **QUIET)
+    assert made.impl is None
+
+
+def test_fit_tells_who_learns_without_a_part_of_the_method(caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_WARNED", set())
+    fitted("COMBO")
+    assert "COMBO without dynamics learns as CQL" in caplog.text
+    text = r"PLAS has made 7 updates. The first warmup_steps \(500\) updates do not train the policy"
+    with pytest.warns(UserWarning, match=text):
+        made = fitted("PLAS", warmup_steps=500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.fit(vectors(False), n_epochs=1, **QUIET)
 
 
 def test_a_function_of_the_users_own_is_named_in_params_json() -> None:

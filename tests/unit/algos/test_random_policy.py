@@ -9,7 +9,7 @@ from estimator_parts import vectors
 
 from pfrl_like import load_learnable
 from pfrl_like.algos import DiscreteRandomPolicy, RandomPolicy
-from pfrl_like.errors import ExportError
+from pfrl_like.errors import ExportError, NotFittedError
 from pfrl_like.ope.policies import evaluates_modes, policy_of
 from pfrl_like.preprocessing import MinMaxActionScaler
 from pfrl_like.utils import set_random_seed
@@ -44,12 +44,14 @@ def test_discrete_actions_are_uniform_among_allowed_ones() -> None:
 @pytest.mark.parametrize("kind", [RandomPolicy, DiscreteRandomPolicy])
 def test_models_are_saved_and_nothing_is_learnt(kind: Any) -> None:
     made, data = kind(), vectors(kind.discrete_action)
+    with pytest.raises(NotFittedError, match="call build_with_dataset, build_with_env, create_impl or load_model$"):
+        made.predict(OBS)
     made.create_impl((4,), 3)
     made.save_model("model.pt")
     again = load_learnable("model.pt")
     assert type(again) is kind and again.predict(OBS[:2]).shape == made.predict(OBS[:2]).shape
     for use in (made.fit, made.fitter, made.fit_online, made.update):
-        with pytest.raises(NotImplementedError, match="does not learn from recorded data: use predict"):
+        with pytest.raises(NotImplementedError, match="does not learn: use predict"):
             use(data)
     with pytest.raises(NotImplementedError, match="no values"):
         made.predict_value(OBS, made.predict(OBS))

@@ -262,6 +262,7 @@ def test_an_unknown_keyword_is_told_the_nearest_and_the_signature_stays() -> Non
         ("learning_rate", ["actor_learning_rate", "rate"], ": there is 'actor_learning_rate'"),
         ("episode_terminals", ["terminals", "timeouts"], "; the nearest is 'timeouts'"),
         ("total_timesteps", ["outdir"], ""),
+        ("actor_lr", ["action_scaler", "actor_learning_rate"], "; the nearest is 'actor_learning_rate'"),
         ("Dqn", ["DQN", "TD3"], "; the nearest is 'DQN'"),
     ],
 )

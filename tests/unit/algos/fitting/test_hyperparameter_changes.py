@@ -8,7 +8,7 @@ from estimator_parts import ALL, FEW, QUIET, SEQUENTIAL, SMALL, WITHOUT_FIT, mak
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS
-from pfrl_like.algos.fitting.hyperparameters import parameters_of
+from pfrl_like.algos.fitting.hyperparameters import parameters_of, settings_of
 from pfrl_like.dynamics import MOPO
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils import set_random_seed
@@ -92,6 +92,19 @@ def test_of_several_all_are_set_or_none() -> None:
     assert made.gamma == made.impl.gamma == 0.99 and made.impl.optimizer.param_groups[0]["lr"] == made.learning_rate
     made.set_params(gamma=0.5, learning_rate=0.1)
     assert made.impl.gamma == 0.5 and made.impl.optimizer.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_learning_rates_change_after_updates(name: str) -> None:
+    made = built(name, **({"alpha_threshold": 1.0} if name == "COMBO" else {}))
+    made.update(vectors(made.discrete_action).sample(16))
+    rates = [param for param in made.defaults() if param.endswith("learning_rate")]
+    for number, rate in enumerate(rates, 2):
+        assert 0.01 * number in rates_of(made.set_params(**{rate: 0.01 * number}))
+
+
+def rates_of(made: Any) -> set[float]:
+    return {setting.value for path, setting in settings_of(made.impl).items() if path.endswith(".lr")}
 
 
 def test_what_is_learnt_and_counted_stays() -> None:

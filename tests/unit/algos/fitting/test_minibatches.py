@@ -131,6 +131,18 @@ def test_rows_that_a_model_generated_are_marked() -> None:
     assert np.isfinite(made.update(0, 0, minibatch)).all()
 
 
+def test_awr_gets_the_later_steps_of_generated_episodes() -> None:
+    recorded = vectors(False)
+    model = MOPO(n_transitions=2, horizon=3, encoder_params={"hidden_units": [8]})
+    model.build_with_dataset(recorded)
+    made = make("AWR", dynamics=model)
+    made.build_with_dataset(recorded)
+    transitions = model.generate(made, recorded[0].transitions)
+    batch = batch_for(made.impl, TransitionMiniBatch(transitions[:2]), False)
+    later = np.ravel([[transitions[2 + i].next_reward, transitions[4 + i].next_reward] for i in range(2)])
+    assert sorted(batch.continuation.reward.tolist()) == pytest.approx(sorted(later))
+
+
 def test_next_actions_of_a_minibatch_of_arrays_are_those_of_the_dataset() -> None:
     recorded, made = vectors(False, n=40, length=10), make("ReBRAC")
     made.build_with_dataset(recorded)
