@@ -189,26 +189,3 @@ def test_a_tuple_of_observations_reaches_predict_as_a_list() -> None:
 def test_bad_arguments_are_refused_before_training() -> None:
     with pytest.raises(ValueError, match="epsilon is 2"):
         metrics.EnvironmentEvaluator(Paying(), epsilon=2)
-    with pytest.raises(TypeError, match="as_stateful_wrapper"):
-        metrics.evaluate_transformer_with_environment(Algo(), Paying())
-
-
-class Remembering:
-    """Plays the number of the step in its episode, and records the rewards that it is told."""
-
-    def __init__(self) -> None:
-        self.rewards: list[float] = []
-
-    def reset(self) -> None:
-        self.n_steps = -1
-
-    def predict(self, x: Any, reward: float) -> int:
-        self.n_steps += 1
-        self.rewards.append(reward)
-        return self.n_steps
-
-
-def test_a_transformer_starts_each_episode_anew() -> None:
-    algo = Remembering()
-    assert metrics.evaluate_transformer_with_environment(algo, Paying(), n_trials=2) == 3.0  # 0 + 1 + 2
-    assert algo.rewards == [0.0, 0.0, 1.0] * 2
