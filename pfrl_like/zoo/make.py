@@ -201,7 +201,8 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
 
 #: Settings that stand for a module.
 MODULES = {
-    "imitator", "model", "perturbation", "policy", "q_func", "q_func1", "q_func2", "q_function", "v_func", "vf",
+    "imitator", "model", "next_policy", "perturbation", "policy", "q_func", "q_func1", "q_func2", "q_function",
+    "v_func", "vf",
 }  # fmt: skip
 
 

@@ -10,12 +10,14 @@ from typing import Any
 import network_parts
 import numpy as np
 import pair_base
+import torch
 from actor_critic_parts import make_critic as critic_of_pairs
 from actor_critic_parts import make_policy as policy_of_pairs
 from argument_effects import Arguments, Effect, Made
 from torch import nn
 
 from pfrl_like import agents
+from pfrl_like.agents.offline.cql import mode_next_value
 from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import SoftmaxCategoricalHead
@@ -201,6 +203,7 @@ OF_EXPLORING: Table = {
         given={"further_q_funcs": THIRD, "further_q_func_optimizers": of_critics(pair_base.sgd)}),
 }  # fmt: skip
 
+D3RLPY = "golden/test_d3rlpy_formulas.py::test_"
 OF_SAC: Table = {
     **OF_EXPLORING,
     "act_deterministically": Effect(False, "evaluation",
@@ -209,6 +212,9 @@ OF_SAC: Table = {
     "initial_temperature": learnt(0.9, ACTOR_CRITIC + "the_temperature_weighs_the_entropy_in_target_and_policy"),
     "entropy_target": learnt(5.0, ACTOR_CRITIC + "the_temperature_follows_the_entropy"),
     "temperature_optimizer_lr": learnt(0.5, ACTOR_CRITIC + "the_temperature_follows_the_entropy"),
+    "elementwise": learnt(torch.abs, D3RLPY + "critics_of_sac_minimise_half_the_square_or_the_square"),
+    "multipliers_first": learnt(True, given={"temperature_optimizer_lr": 0.5}),
+    "multiplier_optimizers": learnt({"temperature": functools.partial(torch.optim.Adam, lr=0.1)}),
     "n_dropped": learnt(0, KIN + "tqcs_target_is_the_mixture_and_its_policy_follows_the_mean"),
 }  # fmt: skip
 
@@ -243,6 +249,8 @@ CQL: Table = {
     "alpha_optimizer_lr": learnt(0.1, CONSERVATIVE + "alpha_grows_where_the_gap_is_above_its_threshold"),
     "n_action_samples": learnt(2, CONSERVATIVE + "values_of_actions_drawn_are_those_of_one_call_for_each"),
     "soft_q_backup": learnt(False, CONSERVATIVE + "targets_do_without_the_entropy_if_they_are_told_to"),
+    "next_value": learnt(mode_next_value, given={"soft_q_backup": False}),
+    "max_alpha": learnt(0.01, D3RLPY + "alpha_does_not_exceed_its_maximum"),
 }
 
 #: What those of an agent change that its family lacks, or that are not as in the family.

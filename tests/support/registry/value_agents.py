@@ -143,6 +143,9 @@ ENTRIES = (
     Entry(agents.FQF, FAMILY, PARTS, fits={"q_function": ("proposed",)}, effects={**UNCLIPPED, **FLAT}),
     Entry(
         agents.DiscreteCQL, FAMILY, PARTS, fits=DISCRETE,
-        effects={"conservative_weight": learnt(3.0, CONSERVATIVE + "discrete_cql_is_double_dqn_and_the_gap")},
+        effects={
+            "conservative_weight": learnt(3.0, CONSERVATIVE + "discrete_cql_is_double_dqn_and_the_gap"),
+            "gap": learnt(lambda value, action: value.q_values.sum(1)),
+        },
     ),
 )  # fmt: skip

@@ -93,14 +93,12 @@ def test_a_file_of_the_library_is_a_dataset_of_the_layer(tmp_path) -> None:
         load_v1(tmp_path / "next.h5")
 
 
-@pytest.mark.parametrize("version", [None, "1.0"])
-def test_files_of_d3rlpy_1_have_rewards_in_the_row_of_their_action(version: str | None, tmp_path) -> None:
+def test_files_of_d3rlpy_1_have_rewards_in_the_row_of_their_action(tmp_path) -> None:
     with h5py.File(tmp_path / "v1.h5", "w") as file:
         file["observations"], file["actions"] = np.arange(5.0).reshape(5, 1), np.arange(5)
         file["rewards"], file["terminals"] = np.arange(5) + 0.5, np.array([0, 1, 0, 0, 0.0])
         file["episode_terminals"], file["discrete_action"] = np.array([0, 1, 0, 0, 1.0]), True
-        if version:
-            file["version"] = version
+        file["version"] = "1.0"
     with open(tmp_path / "v1.h5", "rb") as f:
         episodes = load_v1(f)
     assert [e.rewards.ravel().tolist() for e in episodes] == [[0.5, 1.5], [2.5, 3.5, 4.5]]
