@@ -35,7 +35,7 @@ class Setup:
         env_wait: Time for which one step of one environment sleeps, for example until a simulator answers.
         act: Processor time in which an actor selects the actions of all its environments, and stores a step of each.
         actor_message: Processor time of an actor for each message.
-        gap: Time between two messages of an actor that has another request.
+        gap: Processor time of Ray in an actor between two messages, if the actor has another request.
         latency: Time in which a request and an answer without rows are on their way.
         message: Time of the learner for each message.
         store: Time of the learner to store a row.
@@ -147,7 +147,7 @@ def stages(setup: Setup) -> Stages:
         write=(sent + setup.publications * setup.weight_bytes) / setup.object_store,
         learner=learner,
         fetch=is_remote * fetched / setup.link,
-        compute=setup.ticks * setup.compute + setup.actor_message,
+        compute=setup.ticks * setup.compute + setup.actor_message + setup.gap,
     )
 
 
@@ -301,7 +301,7 @@ class Simulation:
         return self.nodes[i // self.setup.actors_per_node if self.setup.actors_per_node else 0]
 
     def _answer(self, i: int) -> None:
-        self.after(self.setup.gap, lambda: self._rest(i))
+        self._cores(i).serve(self.setup.gap, lambda: self._rest(i))
         self.incoming.serve(self.stages.send, lambda: self.memory.serve(self.stages.write, lambda: self._learn(i)))
 
     def _rest(self, i: int) -> None:
