@@ -1,9 +1,9 @@
 """Updates in a row of algorithms with d3rlpy 2's API, from weights, minibatches and draws that are equal everywhere.
 
 `run` takes the library as an argument: d3rlpy 2.8.1 in an environment of its own (`make peers`), or one with the same
-names. As a program this file writes what d3rlpy answers, in float64, for the first seeds:
+names. As a program this file writes what d3rlpy answers, in float64, for the first seeds and some optimisers:
 
-    PYTHONPATH=tests .peers/d3rlpy/bin/python tests/peers/d3rlpy_runs.py tests/data/peers/d3rlpy_runs.npz 1
+    PYTHONPATH=tests .peers/d3rlpy/bin/python tests/peers/d3rlpy_runs.py tests/data/peers/d3rlpy_runs.npz 1 Adam
 
 An answer has, below `<case>/<optimizer>/<seed>/`,
 
@@ -11,6 +11,7 @@ An answer has, below `<case>/<optimizer>/<seed>/`,
     drawn/<u>/<i>       the i-th random numbers that update u draws
     gradients/<module>  those of the first update just before a parameter changes, all parameters in one row
     after/<module>      the parameters after all updates, in one row
+    metrics/<name>      what the evaluators find after all updates, of an evaluation of a policy
 
 Modules have d3rlpy's names. `fill` gives them their weights, `problem.minibatch` makes the minibatches.
 """
@@ -34,6 +35,8 @@ Options = Callable[[Any], dict[str, Any]]
 UPDATES, OPTIMIZERS = 10, ("SGD", "Adam")
 FIXED = {"temp_learning_rate": 0.0, "alpha_learning_rate": 0.0}
 
+#: Algorithm whose policy is evaluated.
+EVALUATED = {"FQE": "SAC", "DiscreteFQE": "DQN"}
 #: Module that an algorithm never trains.
 CONSTANTS = {"AWAC": "log_temp"}
 
@@ -49,16 +52,22 @@ def with_batch_norm(library: Any) -> dict[str, Any]:
     return dict.fromkeys(("actor_encoder_factory", "critic_encoder_factory"), factory)
 
 
+def quantiles(library: Any) -> dict[str, Any]:
+    """Critics with quantiles at fixed fractions."""
+    return {"q_func_factory": library.models.QRQFunctionFactory(n_quantiles=8)}
+
+
+def drawn_quantiles(library: Any) -> dict[str, Any]:
+    """Critics with quantiles at fractions that are drawn."""
+    return {"q_func_factory": library.models.IQNQFunctionFactory(n_quantiles=8)}
+
+
 #: Algorithm and fields of its config. Learning rates, encoders and optimisers are those of the problem everywhere.
 CASES: dict[str, tuple[str, Options]] = {
     "DQN": ("DQN", given(target_update_interval=3)),
     "DQN, two critics": ("DQN", given(target_update_interval=3, n_critics=2)),
-    "DQN, quantiles": (
-        "DQN", lambda library: {"q_func_factory": library.models.QRQFunctionFactory(n_quantiles=8)},
-    ),
-    "DQN, drawn quantiles": (
-        "DQN", lambda library: {"q_func_factory": library.models.IQNQFunctionFactory(n_quantiles=8)},
-    ),
+    "DQN, quantiles": ("DQN", quantiles),
+    "DQN, drawn quantiles": ("DQN", drawn_quantiles),
     "DoubleDQN": ("DoubleDQN", given(target_update_interval=3)),
     "NFQ": ("NFQ", given()),
     "DiscreteCQL": ("DiscreteCQL", given(target_update_interval=3)),
@@ -90,13 +99,17 @@ CASES: dict[str, tuple[str, Options]] = {
     "BEAR": ("BEAR", given(warmup_steps=3, n_target_samples=3)),
     "PLAS": ("PLAS", given(warmup_steps=3)),
     "PLASWithPerturbation": ("PLASWithPerturbation", given(warmup_steps=3)),
+    "FQE": ("FQE", given(target_update_interval=3, n_critics=2)),
+    "FQE, quantiles": ("FQE", quantiles),
+    "DiscreteFQE": ("DiscreteFQE", given(target_update_interval=3, n_critics=2)),
+    "DiscreteFQE, quantiles": ("DiscreteFQE", quantiles),
 }  # fmt: skip
 
 
-def make(library: Any, config: Any, options: Mapping[str, Any], optimizer: str = "Adam") -> Any:
-    """An algorithm, not yet built, with the problem's networks and optimisers."""
+def config_of(library: Any, kind: Any, options: Mapping[str, Any], optimizer: str = "Adam") -> Any:
+    """A config with the problem's networks and optimisers, and with options of its own."""
     values: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
+    for field in dataclasses.fields(kind):
         if field.name.endswith("learning_rate"):
             values[field.name] = problem.LEARNING_RATE
         elif field.name.endswith("optim_factory"):
@@ -106,24 +119,42 @@ def make(library: Any, config: Any, options: Mapping[str, Any], optimizer: str =
             values[field.name] = library.models.VectorEncoderFactory(hidden_units=problem.HIDDEN)
         elif field.name == "gamma":
             values[field.name] = problem.GAMMA
-    return config(**values | options).create(device="cpu:0")
+    return kind(**values | options)
 
 
-def batch_of(library: Any, rows: Mapping[str, Array]) -> Any:
-    """The `TransitionMiniBatch` of the problem's rows; the one step after a row that is not terminal is the last."""
-    ends = rows["terminals"][:, 0]
+def algorithm(library: Any, case: str, optimizer: str = "Adam", seed: int = 0) -> Any:
+    """The algorithm of a case, with networks for the problem's observations and actions."""
+    name, options = CASES[case]
+    if name in EVALUATED:
+        evaluated = algorithm(library, EVALUATED[name])
+        fill(evaluated.impl.modules.get_torch_modules(), seed)
+        config = config_of(library, library.ope.FQEConfig, options(library), optimizer)
+        return build(getattr(library.ope, name)(evaluated, config, device="cpu:0"))
+    config = config_of(library, getattr(library.algos, f"{name}Config"), options(library), optimizer)
+    return build(config.create(device="cpu:0"))
+
+
+def batch_of(library: Any, rows: Mapping[str, Array], n_steps: int = 1) -> Any:
+    """The `TransitionMiniBatch` of the problem's rows; the one step after a row that is not terminal is the last.
+
+    Args:
+        library: Library that makes the minibatch.
+        rows: Result of `problem.minibatch`.
+        n_steps: Each row is of 1 to so many steps.
+    """
+    ends, intervals = rows["terminals"][:, 0], 1 + np.arange(problem.ROWS) % n_steps
     transitions = [
         library.dataset.Transition(
             observation=rows["observations"][i], action=rows["actions"][i], reward=rows["rewards"][i],
             next_observation=rows["next_observations"][i], next_action=rows["next_actions"][i],
-            terminal=float(ends[i]), interval=1,
+            terminal=float(ends[i]), interval=int(intervals[i]),
             rewards_to_go=np.stack([rows["rewards"][i], rows["later_rewards"][i]][: 1 if ends[i] else 2]),
         )
         for i in range(problem.ROWS)
     ]  # fmt: skip
     columns = {name: column for name, column in rows.items() if name != "later_rewards"}
-    intervals = np.ones_like(rows["rewards"])
-    return library.dataset.TransitionMiniBatch(**columns, intervals=intervals, transitions=transitions)
+    n = intervals.astype(np.float32).reshape(-1, 1)
+    return library.dataset.TransitionMiniBatch(**columns, intervals=n, transitions=transitions)
 
 
 def weights(seed: int, module: str, size: int) -> Array:
@@ -176,8 +207,8 @@ def run(algo: Any, library: Any, seed: int, draws: Callable[[int], Any] | None =
     """Update an algorithm and return the answer.
 
     Args:
-        algo: Algorithm as `make` makes it, or another with `update(batch)` and `impl.modules.get_torch_modules()`. It
-            must be built.
+        algo: Algorithm of `algorithm`, or another that is built, with `update(batch)` and
+            `impl.modules.get_torch_modules()`.
         library: Library that makes the minibatches.
         seed: Seed of weights and minibatches, and of the draws that are not given.
         draws: Function of the number of an update, from 0, which returns the numbers that the update is to draw, in
@@ -191,7 +222,7 @@ def run(algo: Any, library: Any, seed: int, draws: Callable[[int], Any] | None =
     torch.manual_seed(seed)
     gradients = FirstGradients(modules)
     for update in range(UPDATES):
-        batch = batch_of(library, problem.minibatch(discrete, UPDATES * seed + update))
+        batch = batch_of(library, problem.minibatch(discrete, UPDATES * seed + update), n_steps=3)
         with problem.Recorded() if draws is None else problem.Replayed(draws(update)) as mode:
             for name, loss in algo.update(batch).items():
                 losses.setdefault(name, []).append(float(loss))
@@ -202,7 +233,22 @@ def run(algo: Any, library: Any, seed: int, draws: Callable[[int], Any] | None =
         else:
             assert not mode.left, "the other library draws more often"
     found |= {f"losses/{name}": np.array(values) for name, values in losses.items()}
-    return found | {f"after/{name}": flat(each.parameters()) for name, each in modules.items()}
+    found |= {f"after/{name}": flat(each.parameters()) for name, each in modules.items()}
+    return found | (metrics_of(algo, library, seed) if type(algo).__name__ in EVALUATED else {})
+
+
+def metrics_of(algo: Any, library: Any, seed: int) -> dict[str, Array]:
+    """What evaluators find on the transitions of a minibatch."""
+    rows = problem.minibatch(algo.get_action_type().name == "DISCRETE", seed)
+    terminals = rows["terminals"][:, 0]
+    terminals[-1] = 1
+    dataset = library.dataset.MDPDataset(rows["observations"], rows["actions"], rows["rewards"], terminals)
+    metrics = library.metrics
+    evaluators = {
+        "initial": metrics.InitialStateValueEstimationEvaluator(), "soft_opc": metrics.SoftOPCEvaluator(1.0),
+        "average": metrics.AverageValueEstimationEvaluator(), "td": metrics.TDErrorEvaluator(),
+    }  # fmt: skip
+    return {f"metrics/{name}": np.array(each(algo, dataset)) for name, each in evaluators.items()}
 
 
 def build(algo: Any) -> Any:
@@ -214,9 +260,8 @@ def build(algo: Any) -> Any:
 
 def answers(library: Any, case: str, optimizer: str, seed: int) -> dict[str, Array]:
     """The answer of a library for a case, with its path before each name."""
-    algorithm, options = CASES[case]
-    algo = build(make(library, getattr(library.algos, f"{algorithm}Config"), options(library), optimizer))
-    return {f"{case}/{optimizer}/{seed}/{name}": array for name, array in run(algo, library, seed).items()}
+    answer = run(algorithm(library, case, optimizer, seed), library, seed)
+    return {f"{case}/{optimizer}/{seed}/{name}": array for name, array in answer.items()}
 
 
 if __name__ == "__main__":
@@ -224,10 +269,10 @@ if __name__ == "__main__":
 
     torch.set_default_dtype(torch.float64)
     torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double  # d3rlpy names float32 in many places
-    path, n_seeds, *cases = sys.argv[1:]
+    path, n_seeds, *kinds = sys.argv[1:]
     everything: dict[str, Array] = {}
-    for name in cases or CASES:
-        for kind in OPTIMIZERS:
+    for name in CASES:
+        for kind in kinds:
             for number in range(int(n_seeds)):
                 everything |= answers(d3rlpy, name, kind, number)
     np.savez_compressed(path, **everything)

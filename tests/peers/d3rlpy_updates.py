@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from d3rlpy import algos
 from peers import problem
-from peers.d3rlpy_runs import batch_of, build, make
+from peers.d3rlpy_runs import batch_of, build, config_of
 from torch import nn
 
 #: Algorithm and hyperparameters of each case; learning rates and networks are the same everywhere.
@@ -94,7 +94,7 @@ def networks(algo: Any) -> dict[str, tuple[nn.Module, str, int, bool]]:
 
 def answers(config: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
     """The losses that one update reports, and the arrays: what it drew, and what it left."""
-    algo = build(make(d3rlpy, config, options))
+    algo = build(config_of(d3rlpy, config, options).create(device="cpu:0"))
     discrete = algo.get_action_type() is d3rlpy.ActionSpace.DISCRETE
     parts = networks(algo)
     for network, part, number, target in parts.values():
