@@ -51,10 +51,10 @@ def draws_of(case: str, theirs: Mapping[str, Array], update: int) -> list[Array]
     drawn = [theirs[f"drawn/{update}/{i}"] for i in range(sum(f"drawn/{update}/" in name for name in theirs))]
     if case == "DQN, drawn quantiles":  # fractions of the target before those of the loss
         return [drawn[0], drawn[2], drawn[1]]
-    return [_in_our_order(case, each) for each in drawn]
+    return [in_our_order(case, each) for each in drawn]
 
 
-def _in_our_order(case: str, drawn: Array) -> Array:
+def in_our_order(case: str, drawn: Array) -> Array:
     by_row = drawn.ndim == 2 and len(drawn) > problem.ROWS
     if case.startswith(("CQL", "CalQL")) and by_row:  # uniform actions of each row together, in [-1, 1]
         uniform: Array = (drawn.reshape(problem.ROWS, -1, drawn.shape[1]).swapaxes(0, 1) + 1) / 2

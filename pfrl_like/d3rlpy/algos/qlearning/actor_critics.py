@@ -275,6 +275,7 @@ class AWAC(ActorCritic, config_class=AWACConfig):
     policy_options = {"squashes_samples": False, "min_logstd": -6.0, "max_logstd": 0.0, "has_common_std": True}
 
     def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
+        policy.scaler = self.observation_scaler  # before the copy
         return {"weight_type": "softmax", "next_policy": policy.squashed()}
 
     def parts_of(self, agent: Any) -> dict[str, Any]:
