@@ -40,7 +40,8 @@ def soft_min_of(values: Sequence[Any], lam: float) -> Any:
 
     For distributional critics, the result is one critic's distribution: with probability lam the distribution with the
     smallest mean, otherwise the distribution with the largest mean. The choice uses PyTorch's global random generator.
-    In expectation, the mean of the result is the value of the equation.
+    In expectation, the mean of the result is the value of the equation. Quantiles with the attribute `averages` are
+    averaged with the weights lam and 1 - lam, as in d3rlpy 2.8.
 
     Args:
         values: Action values of the critics, all of the same class. `q_values` are [B, 1]: one action in each of B
@@ -54,9 +55,14 @@ def soft_min_of(values: Sequence[Any], lam: float) -> Any:
         TypeError: If the critics' action values have different classes.
     """
     _check_same_class(values)
+    averages = getattr(values[0], "averages", False)
+    values = [value.sampled() for value in values] if averages else values
     means = torch.stack([value.q_values for value in values])
     if type(values[0]) is DiscreteActionValue:
         return DiscreteActionValue(torch.lerp(means.amax(0), means.amin(0), lam))
+    if averages:
+        low, high = (_select_critic(values, index.squeeze(1)) for index in (means.argmin(0), means.argmax(0)))
+        return type(values[0])(torch.lerp(high.quantiles, low.quantiles, lam))
     use_min = torch.rand_like(means[0]) < lam
     return _select_critic(values, torch.where(use_min, means.argmin(0), means.argmax(0)).squeeze(1))
 

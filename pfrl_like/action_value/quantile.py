@@ -28,6 +28,10 @@ class QuantileDiscreteActionValue(DistributionActionValue):
         ValueError: If `quantiles` does not have three dimensions.
     """
 
+    #: True if agents average quantiles over critics and actions, as in d3rlpy 2.8. False if they sample one
+    #: distribution.
+    averages: bool = False
+
     def __init__(
         self,
         quantiles: Tensor,
@@ -60,6 +64,10 @@ class QuantileDiscreteActionValue(DistributionActionValue):
     def params(self) -> tuple[Tensor, ...]:
         """A tuple with the tensor `quantiles`."""
         return (self.quantiles,)
+
+    def sampled(self) -> "QuantileDiscreteActionValue":
+        """Return the quantiles of a target, which are these."""
+        return self
 
     def evaluate_actions_as_quantiles(self, actions: Tensor) -> Tensor:
         """Return the quantiles of one action per state, [B, n_taus]."""
@@ -127,6 +135,10 @@ class ImplicitQuantileActionValue(DistributionActionValue):
         ValueError: If `features` does not have two dimensions.
     """
 
+    #: True if agents average quantiles over critics and actions, as in d3rlpy 2.8. False if they sample one
+    #: distribution.
+    averages: bool = False
+
     def __init__(
         self,
         features: Tensor,
@@ -180,6 +192,10 @@ class ImplicitQuantileActionValue(DistributionActionValue):
         """Sample n fractions for every state, [B, n], uniform in [0, 1), with PyTorch's global random generator."""
         return torch.rand(self.features.shape[0], n, dtype=self.features.dtype, device=self.features.device)
 
+    def sampled(self) -> QuantileDiscreteActionValue:
+        """Return the quantiles of a target, at N' sampled fractions for every state."""
+        return self(self.draw(self.thresholds.N_prime))
+
     def at_even_fractions(self) -> Self:
         """Return deterministic values: their means are computed from evenly spaced fractions."""
         taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
@@ -193,7 +209,7 @@ class ImplicitQuantileActionValue(DistributionActionValue):
         value = self(self.draw(self.thresholds.N))
         with torch.no_grad():
             next_action = next_value.greedy_actions if next_action is None else next_action
-            next_quantiles = next_value(next_value.draw(self.thresholds.N_prime))
+            next_quantiles = next_value.sampled()
         return value.td_loss(action, reward, discount, next_quantiles, next_action)
 
     def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:

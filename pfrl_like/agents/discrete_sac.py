@@ -59,6 +59,28 @@ def discrete_sac_next_distribution(
     return min_of(values, action), action, distribution.log_prob(action)
 
 
+def discrete_sac_next_quantiles(policy: Any, target_critics: Sequence[Any], batch: Batch, temperature: Any) -> Any:
+    """Return the mean over actions, with the weights pi(a|s'), of quantiles minus temperature * log pi(a|s').
+
+    The quantiles of an action are those of the critic that gives it the smallest value, as in d3rlpy 2.8.
+
+    Args:
+        policy: Module from observations to categorical distributions pi.
+        target_critics: Target networks of the critics. They return quantiles or quantile functions.
+        batch: Transitions or sequences.
+        temperature: Weight of the entropy.
+
+    Returns:
+        A `QuantileDiscreteActionValue` with one action.
+    """
+    probs, log_probs = probabilities(distribution_of(policy, batch, next=True))
+    values = [value_of_state(critic, batch, next=True).sampled() for critic in target_critics]
+    quantiles = torch.stack([value.quantiles for value in values])
+    least = torch.stack([value.q_values for value in values]).argmin(0)[None, :, None].expand_as(quantiles[:1])
+    soft = quantiles.gather(0, least)[0] - (temperature * log_probs).unsqueeze(1)
+    return type(values[0])((probs.unsqueeze(1) * soft).sum(2, keepdim=True))
+
+
 def discrete_sac_policy_loss(
     policy: Any, critics: Sequence[Any], batch: Batch, temperature: Any, accumulator: str = "mean"
 ) -> tuple[Tensor, Tensor]:
@@ -183,6 +205,9 @@ class DiscreteSAC(SoftActorCritic):
             if all(type(value) is DiscreteActionValue for value in values):
                 mean = discrete_sac_next_value(*bootstrap_inputs, self._multipliers["temperature"]())
                 next_value: Any = DiscreteActionValue(mean.unsqueeze(1))
+                reward = batch.reward
+            elif all(getattr(value, "averages", False) for value in values):
+                next_value = discrete_sac_next_quantiles(*bootstrap_inputs, self._multipliers["temperature"]())
                 reward = batch.reward
             else:
                 next_value, next_action, log_prob = discrete_sac_next_distribution(*bootstrap_inputs)

@@ -22,6 +22,7 @@ from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.learning.model_outputs import output_of, wrong_critic
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.utils import recurrent
+from pfrl_like.utils.contexts import depends_on_training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +111,8 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
 
     If the critic is distributional, Q(s, a) is the mean of the distribution.
 
-    On the CPU, the critic is called with chunks of the M * N state-action pairs. On other devices, the critic is called
-    once. A recurrent critic is called once for each of the M actions, with its recurrent states after the steps before
+    On the CPU, the critic is called with chunks of the M * N state-action pairs. On other devices, or if its outputs
+    depend on the training mode, as those of batch normalisation do, the critic is called once. A recurrent critic is called once for each of the M actions, with its recurrent states after the steps before
     each row.
 
     Args:
@@ -126,7 +127,8 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
     def values(obs: Any, action: Tensor) -> Tensor:
         return mean_value(value_of(critic, batch.replace(obs=obs, lengths=None), action))
 
-    return apply_in_chunks(values, next_obs_of(batch) if next else batch.obs, actions)
+    normalises = critic.training and depends_on_training(critic)
+    return apply_in_chunks(values, next_obs_of(batch) if next else batch.obs, actions, normalises)
 
 
 def min_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:

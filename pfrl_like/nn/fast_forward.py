@@ -66,17 +66,20 @@ def fast_forward(module: Any, x: Any) -> Any:
     return x
 
 
-def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: Tensor) -> Tensor:
+def apply_in_chunks(
+    function: Callable[[Any, Tensor], Tensor], obs: Any, items: Tensor, one_call: bool = False
+) -> Tensor:
     """Apply a function to M items (for example actions) in each of N states. Use chunks on a CPU, otherwise one call.
 
     Args:
         function: Function of observations, [m * N, ...], and items, [m * N, ...], that returns one row for each item.
         obs: Observations, nested tensors [N, ...].
         items: Items, [M, N, ...].
+        one_call: True for one call on a CPU, too, because the function normalises by the statistics of all rows.
     """
     m, n = items.shape[:2]
     tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    one_call = items.device.type != "cpu" or tracing
+    one_call = one_call or items.device.type != "cpu" or tracing
     size = m if one_call else max(1, _ROWS_IN_CACHE // max(1, n))
     parts = [items[i : i + size] for i in range(0, m, size)]
     rows = torch.cat([function(repeat_rows(obs, part.shape[0]), part.flatten(0, 1)) for part in parts])

@@ -74,7 +74,7 @@ def block_evaluation(*modules: Any) -> AbstractContextManager[Any]:
     Args:
         modules: Modules to train. Objects that are not modules are skipped.
     """
-    reads = any(isinstance(module, nn.Module) and _reads_training(module) for module in modules)
+    reads = any(isinstance(module, nn.Module) and depends_on_training(module) for module in modules)
     return MODE_LOCK if reads else NO_LOCK
 
 
@@ -89,13 +89,13 @@ def evaluation_mode(module: nn.Module) -> AbstractContextManager[nn.Module]:
     """Return `evaluating(module)`. If the forward pass does not read the mode, the context manager does nothing."""
     reads = getattr(module, _READS_TRAINING, None)
     if reads is None:
-        reads = _reads_training(module)
+        reads = depends_on_training(module)
     return evaluating(module) if reads else contextlib.nullcontext(module)
 
 
 def evaluation_mode_of_all(*modules: nn.Module) -> AbstractContextManager[None]:
     """Return a context manager that enters `evaluation_mode` for each module."""
-    readers = [module for module in modules if _reads_training(module)]
+    readers = [module for module in modules if depends_on_training(module)]
     return _evaluating_all(readers) if readers else contextlib.nullcontext()
 
 
@@ -107,7 +107,12 @@ def _evaluating_all(modules: Sequence[nn.Module]) -> Iterator[None]:
         yield
 
 
-def _reads_training(module: nn.Module) -> bool:
+def keep_training_mode(module: nn.Module) -> None:
+    """Let `evaluation_mode` and `evaluation_mode_of_all` leave a module in its mode. `evaluating` still switches it."""
+    setattr(module, _READS_TRAINING, False)
+
+
+def depends_on_training(module: nn.Module) -> bool:
     """Return the cached result of `reads_training`."""
     reads: bool | None = getattr(module, _READS_TRAINING, None)
     if reads is None:

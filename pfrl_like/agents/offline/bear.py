@@ -43,8 +43,10 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
         An `ActionValue` with one action per row, the best action, and the log-probabilities of the best actions, [N].
     """
     distribution = distribution_of(policy, batch, next=True)
-    value, best = imitation.best_next_value(target_critics, batch, distribution.sample((n,)), lam)
-    return value, distribution.log_prob(best)
+    actions = distribution.sample((n,))
+    log_prob = distribution.log_prob(actions)  # without rounding errors near the bounds, as these are the latest samples
+    value, index = imitation.best_next_value(target_critics, batch, actions, lam)
+    return value, imitation.of_each_state(log_prob, index)
 
 
 @constructor_only("imitator_optimizer", "initial_alpha", "alpha_holder", "alpha_optimizer")

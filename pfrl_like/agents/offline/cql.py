@@ -35,7 +35,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, check_function, constructor_only
-from pfrl_like.utils.contexts import NO_LOCK, evaluation_mode
+from pfrl_like.utils.contexts import NO_LOCK, depends_on_training, evaluation_mode
 
 #: Function called as (policy, target critics, batch), which returns an `ActionValue` of the next states.
 NextValue = Callable[[Any, Sequence[Any], Batch], Any]
@@ -324,7 +324,11 @@ class CQL(SoftActorCritic):
         for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
             result = critic_loss(value, rows, next_value, reward, **self._loss_options)
-            values = self._sampled_action_values(values_of_actions(critic, batch, actions), batch)
+            parts = actions.chunk(3) if self.evaluates_critics else [actions]  # normalised separately, as in d3rlpy
+            sampled = torch.cat([values_of_actions(critic, batch, part) for part in parts])
+            values = self._sampled_action_values(sampled, batch)
+            if self.evaluates_critics and depends_on_training(critic):
+                value = self.value_of(critic, batch)  # as in d3rlpy, for the running statistics of batch normalisation
             gap = self.conservative_weight * self._gap(values, log_density, mean_value(value), batch)
             gaps.append(gap.detach())
             yield result, weighted_mean(gap, rows.weight, self.batch_accumulator)

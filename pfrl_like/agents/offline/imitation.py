@@ -156,7 +156,7 @@ class ChosenAction(DeltaVector):
 
 
 def best_next_value(target_critics: Sequence[Any], batch: Batch, actions: Tensor, lam: float) -> tuple[Any, Tensor]:
-    """Return the value of the best of M actions in each next state, and the best actions, [N, A].
+    """Return the value of the best of M actions in each next state, and the indices of the best actions, [N].
 
     The value of an action is lam * min_i Q_i' + (1 - lam) * max_i Q_i', where i runs over the target critics.
 
@@ -167,25 +167,27 @@ def best_next_value(target_critics: Sequence[Any], batch: Batch, actions: Tensor
         lam: Weight of the minimum over the critics. The maximum over the critics has the weight 1 - lam.
 
     Returns:
-        The values of the best actions, as an `ActionValue` with one action per row, and the best actions, [N, A].
+        The values of the best actions, as an `ActionValue` with one action per row, and their indices, [N].
     """
     values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
-    best = best_actions(actions, torch.lerp(values.amax(0), values.amin(0), lam))
-    return soft_min_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam), best
+    index = torch.lerp(values.amax(0), values.amin(0), lam).argmax(0)
+    best = of_each_state(actions, index)
+    return soft_min_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam), index
 
 
-def best_actions(actions: Tensor, values: Tensor) -> Tensor:
-    """Return the action with the highest value in each of N states, [N, A].
+def of_each_state(items: Tensor, index: Tensor) -> Tensor:
+    """Return one item of each of N states, [N, ...].
 
-    `actions` has the shape [M, N, A], `values` [M, N].
+    `items` has the shape [M, N, ...], `index` [N].
     """
-    return actions[values.argmax(0), torch.arange(values.shape[1], device=values.device)]
+    return items[index, torch.arange(len(index), device=index.device)]
 
 
 def select_best(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
     """Select the action with the highest value in each of N states. `actions` are M actions per state, [M, N, A]."""
     score = functools.partial(_value, critic)
-    return ChosenAction(best_actions(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
+    best = of_each_state(actions, apply_in_chunks(score, obs, actions).argmax(0))
+    return ChosenAction(best, functools.partial(score, obs))
 
 
 def sample_per_state(distribution: Any, n: int) -> Tensor:
@@ -208,7 +210,7 @@ def resample(critics: Sequence[Any], obs: Any, actions: Tensor) -> DeltaVector:
     """
     q = average([apply_in_chunks(functools.partial(_value, critic), obs, actions) for critic in critics])
     index = q.T.softmax(1).multinomial(1).squeeze(1)
-    return DeltaVector(actions[index, torch.arange(len(index), device=index.device)])
+    return DeltaVector(of_each_state(actions, index))
 
 
 def select_for_active(select: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:

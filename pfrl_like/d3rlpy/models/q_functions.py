@@ -46,7 +46,9 @@ class QuantileQFunction(LinearHead):
     def forward(self, x: Any) -> QuantileDiscreteActionValue:
         """Return the quantiles of B states, or of B pairs (observation, action)."""
         outputs = self.outputs(x)
-        return QuantileDiscreteActionValue(outputs.view(len(outputs), -1, self.n_quantiles).transpose(1, 2))
+        value = QuantileDiscreteActionValue(outputs.view(len(outputs), -1, self.n_quantiles).transpose(1, 2))
+        value.averages = True
+        return value
 
 
 class ImplicitQuantileQFunction(LinearHead):
@@ -77,7 +79,9 @@ class ImplicitQuantileQFunction(LinearHead):
         if not self.training:
             taus = torch.linspace(0, 1, self.n_greedy_quantiles, dtype=features.dtype, device=features.device)
             taus = taus.expand(len(features), -1)
-        return ImplicitQuantileActionValue(features, self.quantiles, self.thresholds, taus=taus)
+        value = ImplicitQuantileActionValue(features, self.quantiles, self.thresholds, taus=taus)
+        value.averages = True
+        return value
 
     def quantiles(self, features: Tensor, taus: Tensor) -> Tensor:
         """Return quantiles, [B, n, n_outputs], from features [B, n_features] and fractions [B, n]."""

@@ -20,7 +20,7 @@ from pfrl_like.d3rlpy.optimizers import OptimizerFactory, OptimizerWrapper
 from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation, Shape
 from pfrl_like.errors import NotFittedError
 from pfrl_like.q_functions import QFunctionEnsemble
-from pfrl_like.utils.contexts import evaluating
+from pfrl_like.utils.contexts import evaluating, keep_training_mode
 
 _FILES = FileAdapterFactory()
 #: Function called as (algorithm, epoch, number of steps).
@@ -61,6 +61,9 @@ class QLearningAlgoBase(LearnableBase):
         self._impl.modules.use_scaler(self.observation_scaler)
         for network in self._impl.modules.get_torch_modules().values():
             network.train()  # d3rlpy's targets sample quantiles and have dropout in updates, too
+        for name, network in vars(self._impl.agent).items():  # so do policies; only the policy's loss evaluates critics
+            if isinstance(network, torch.nn.Module) and "q_func" not in name:
+                keep_training_mode(network)
 
     def module_states(self) -> dict[str, Any]:
         states: dict[str, Any] = self._built.modules.state_dicts()

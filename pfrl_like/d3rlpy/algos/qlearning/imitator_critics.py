@@ -148,6 +148,7 @@ class BEAR(SAC, config_class=BEARConfig):
     """
 
     agent_class = agents.BEAR
+    optimizes_constants = True
     arguments = {
         **SAC.arguments, "initial_alpha": "initial_alpha", "alpha_threshold": "alpha_threshold", "lam": "lam",
         "n_action_samples": "n_action_samples", "n_target_samples": "n_target_samples",

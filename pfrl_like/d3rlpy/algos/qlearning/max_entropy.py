@@ -40,6 +40,8 @@ class SAC(ActorCritic, config_class=SACConfig):
     agent_class: ClassVar[Any] = agents.SoftActorCritic
     arguments = {**ActorCritic.arguments, "initial_temperature": "initial_temperature"}
     metrics = {**ActorCritic.metrics, "temp_loss": "temperature_loss"}
+    #: True if multipliers at learning rate 0 have optimisers, too.
+    optimizes_constants: ClassVar[bool] = False
 
     def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
         return {"elementwise": square, "entropy_target": float(-policy._mu.out_features), **self.multipliers(others)}
@@ -54,7 +56,8 @@ class SAC(ActorCritic, config_class=SACConfig):
 
     def report(self, error: Tensor, statistics: Mapping[str, Tensor]) -> dict[str, float]:
         metrics = super().report(error, statistics) | {"temp": float(self._built.agent.temperature)}
-        return metrics if self.config.temp_learning_rate else metrics | {"temp_loss": 0.0}
+        learns = self.config.temp_learning_rate or self.optimizes_constants
+        return metrics if learns else metrics | {"temp_loss": 0.0}
 
     def _optimizer_of_multiplier(
         self, name: str, others: dict[str, Any], rate_of: str = ""
@@ -64,7 +67,7 @@ class SAC(ActorCritic, config_class=SACConfig):
         rate = getattr(self.config, f"{rate_of or name}_learning_rate")
 
         def make(parameters: Any) -> torch.optim.Optimizer:
-            if rate == 0:
+            if rate == 0 and not self.optimizes_constants:
                 return torch.optim.SGD(parameters, lr=0.0)
             wrapper = others[f"{name}_optim"] = factory.create(
                 nn.ParameterList(parameters).named_modules(), rate, self.compiled
@@ -97,6 +100,8 @@ class CQL(SAC, config_class=CQLConfig):
 
     def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
         config, options = self.config, super().agent_options(policy, others)
+        if config.soft_q_backup and config.max_q_backup:
+            raise ValueError("soft_q_backup and max_q_backup are True, expected at most one of them")
         del options["elementwise"]  # the square is CQL's own
         makers = options["multiplier_optimizers"] | {"alpha": self._optimizer_of_multiplier("alpha", others)}
         hard = functools.partial(max_next_value, n=config.n_action_samples) if config.max_q_backup else mode_next_value
