@@ -18,17 +18,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from peers import d3rlpy_datasets, problem
-from peers.d3rlpy_runs import CASES, EVALUATED, batch_of, build, config_of, flat
+from peers.d3rlpy_runs import (
+    ALGORITHMS,
+    DISCRETE,
+    EVALUATED,
+    batch_of,
+    build,
+    config_class,
+    config_of,
+    first_options,
+    flat,
+)
 
 Array = NDArray[Any]
-#: Those with a config of their own, and the evaluations after them.
-ALGORITHMS = [*dict.fromkeys(name for name, _ in CASES.values())]
 DATASETS = {
     f"{len(shape)}_{discrete}": (shape, discrete) for shape in ((3,), (2, 4, 4)) for discrete in (True, False)
 }
 
 
-def scalers(library: Any, discrete: bool) -> dict[str, Any]:
+def unfitted_scalers(library: Any, discrete: bool) -> dict[str, Any]:
     """Scalers that `fit` fits."""
     each = library.preprocessing
     found = {"observation_scaler": each.StandardObservationScaler(), "reward_scaler": each.StandardRewardScaler()}
@@ -47,13 +55,10 @@ def write(library: Any, folder: Path) -> None:
         with open(folder / f"{name}.h5", "w+b") as file:
             library.dataset.MDPDataset(*d3rlpy_datasets.arrays(shape, discrete)).dump(file)
     for name in ALGORITHMS:
-        discrete = name.startswith("D") and name != "DDPG" or name == "NFQ"
-        options: dict[str, Any] = next(options for each, options in CASES.values() if each == name)(library)
-        options = options | scalers(library, discrete) | {"batch_size": 8}
-        if name in EVALUATED:
-            algo = evaluation(library, name, folder / name, config_of(library, library.ope.FQEConfig, options))
-        else:
-            algo = config_of(library, getattr(library.algos, f"{name}Config"), options).create()
+        discrete = name in DISCRETE
+        options = first_options(name, library) | unfitted_scalers(library, discrete) | {"batch_size": 8}
+        config = config_of(library, config_class(library, name), options)
+        algo = evaluation(library, name, folder / name, config) if name in EVALUATED else config.create()
         rows = problem.minibatch(discrete)
         columns = rows["observations"], rows["actions"], rows["rewards"], np.arange(problem.ROWS) % 8 == 7
         algo.fit(

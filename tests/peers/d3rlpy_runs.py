@@ -5,6 +5,8 @@ names. As a program this file writes what d3rlpy answers, in float64, for the fi
 
     PYTHONPATH=tests .peers/d3rlpy/bin/python tests/peers/d3rlpy_runs.py tests/data/peers/d3rlpy_runs.npz 1 Adam
 
+With "variants" among the optimisers it answers the cases of `variants`, too.
+
 An answer has, below `<case>/<optimizer>/<seed>/`,
 
     losses/<name>       what each update reports, [UPDATES]
@@ -18,6 +20,7 @@ Modules have d3rlpy's names. `fill` gives them their weights, `problem.minibatch
 
 import dataclasses
 import functools
+import itertools
 import sys
 import zlib
 from collections.abc import Callable, Mapping
@@ -100,10 +103,127 @@ CASES: dict[str, tuple[str, Options]] = {
     "PLAS": ("PLAS", given(warmup_steps=3)),
     "PLASWithPerturbation": ("PLASWithPerturbation", given(warmup_steps=3)),
     "FQE": ("FQE", given(target_update_interval=3, n_critics=2)),
-    "FQE, quantiles": ("FQE", quantiles),
     "DiscreteFQE": ("DiscreteFQE", given(target_update_interval=3, n_critics=2)),
-    "DiscreteFQE, quantiles": ("DiscreteFQE", quantiles),
 }  # fmt: skip
+
+
+#: Those with actions that are indices.
+DISCRETE = ("DQN", "DoubleDQN", "NFQ", "DiscreteCQL", "DiscreteBCQ", "DiscreteBC", "DiscreteSAC", "DiscreteFQE")
+ALGORITHMS = [*dict.fromkeys(name for name, _ in CASES.values())]
+
+
+def scalers(library: Any, discrete: bool) -> dict[str, Any]:
+    """Scalers of all that can be scaled."""
+    each = library.preprocessing
+    mean, std, low, high = (np.array(row) for row in ([0.1, -0.2, 0.3], [1.0, 2.0, 0.5], [-1.0, -1.5], [2.0, 1.0]))
+    found = {
+        "observation_scaler": each.StandardObservationScaler(mean=mean, std=std),
+        "reward_scaler": each.StandardRewardScaler(mean=0.3, std=2.0, multiplier=3.0),
+    }
+    return found if discrete else {**found, "action_scaler": each.MinMaxActionScaler(minimum=low, maximum=high)}
+
+
+def parts_of(library: Any) -> dict[str, dict[str, Any]]:
+    """For each ending of fields of a config, their values by the name of a variant."""
+    vector, factories, optimizers = library.models.VectorEncoderFactory, library.models, library.optimizers
+    return {
+        "q_func_factory": {
+            "quantiles": quantiles(library)["q_func_factory"],
+            "drawn quantiles": drawn_quantiles(library)["q_func_factory"],
+            "shared encoder": factories.MeanQFunctionFactory(share_encoder=True),
+        },
+        "encoder_factory": {
+            "default encoder": factories.DefaultEncoderFactory(),
+            "layer normalisation": vector(hidden_units=problem.HIDDEN, use_layer_norm=True, activation="tanh"),
+            "batch normalisation": vector(hidden_units=problem.HIDDEN, use_batch_norm=True),
+            "swish": vector(hidden_units=problem.HIDDEN, activation="swish", exclude_last_activation=True),
+            "SimBa": factories.SimBaEncoderFactory(8, 6, 2),
+        },
+        "optim_factory": {
+            "clipped": optimizers.AdamFactory(0.5, optimizers.WarmupSchedulerFactory(5), eps=problem.EPS, amsgrad=True),
+            "AdamW": optimizers.AdamWFactory(
+                lr_scheduler_factory=optimizers.CosineAnnealingLRFactory(7), eps=problem.EPS, weight_decay=0.1
+            ),
+            "RMSprop": optimizers.RMSpropFactory(eps=0.1),
+            "momentum": optimizers.SGDFactory(0.7, momentum=0.9, nesterov=True),
+            "GPT": optimizers.GPTAdamWFactory(eps=problem.EPS, weight_decay=0.1),
+        },
+        "n_critics": {"one critic": 1, "three critics": 3},
+        "tau": {"large tau": 0.3},
+        "initial_temperature": {"low temperature": 0.3},
+    }
+
+
+#: Fields of single algorithms, in groups that are changed together.
+CHANGES: dict[str, list[dict[str, Any]]] = {
+    "TD3": [{"target_smoothing_sigma": 1.0, "target_smoothing_clip": 0.1, "update_actor_interval": 3}],
+    "TD3PlusBC": [{"alpha": 0.5, "update_actor_interval": 3}],
+    "ReBRAC": [{"actor_beta": 1.0, "critic_beta": 0.5, "update_actor_interval": 1}],
+    "IQL": [{"expectile": 0.9, "weight_temp": 1.0, "max_weight": 1.5}],
+    "AWAC": [{"lam": 0.3, "n_action_samples": 1}],
+    "CRR": [
+        {"beta": 0.3, "max_weight": 1.5, "n_action_samples": 2},
+        {"advantage_type": "max", "target_update_type": "soft", "tau": 0.3, "update_actor_interval": 2},
+    ],
+    "DiscreteBC": [{"beta": 2.0}],
+    "CQL": [
+        {"initial_alpha": 0.3, "alpha_threshold": -1.0, "conservative_weight": 0.7, "n_critics": 3},
+        {"temp_learning_rate": 0.0, "soft_q_backup": True},
+    ],
+    "CalQL": [
+        {"initial_alpha": 0.3, "alpha_threshold": -1.0, "conservative_weight": 0.7},
+        {"soft_q_backup": True}, {"max_q_backup": True, "alpha_learning_rate": 0.0},
+    ],
+    "DiscreteSAC": [{"temp_learning_rate": 0.0, "target_update_interval": 1}],
+    "BCQ": [{"lam": 0.2, "action_flexibility": 0.5, "beta": 0.1, "rl_start_step": 2, "update_actor_interval": 3}],
+    "PLAS": [{"lam": 0.2, "beta": 0.1, "warmup_steps": 0}],
+    "PLASWithPerturbation": [{"lam": 0.2, "warmup_steps": 0, "action_flexibility": 0.5}],
+    "BEAR": [
+        {"mmd_kernel": "gaussian", "mmd_sigma": 1.0, "vae_kl_weight": 0.1, "lam": 0.2, "n_mmd_action_samples": 3},
+        {"alpha_threshold": 0.5, "initial_alpha": 0.3, "warmup_steps": 0}, {"temp_learning_rate": 0.0},
+    ],
+    "DiscreteBCQ": [{"action_flexibility": 0.8, "beta": 0.1, "share_encoder": False, "n_critics": 2}],
+    "DiscreteCQL": [{"alpha": 5.0}],
+}  # fmt: skip
+#: Variants that d3rlpy refuses. Those of drawn quantiles of pairs need as many greedy quantiles.
+REFUSED = [f"{name}, GPT" for name in ("BCQ", "BEAR", "PLAS", "PLASWithPerturbation", "DiscreteBCQ")]
+REFUSED += [f"{name}, drawn quantiles" for name in ALGORITHMS if name not in DISCRETE]
+
+
+def first_options(name: str, library: Any) -> dict[str, Any]:
+    """The options of an algorithm's first case."""
+    return next(options for each, options in CASES.values() if each == name)(library)
+
+
+def with_part(name: str, ending: str, variant: str, library: Any) -> dict[str, Any]:
+    """The options of an algorithm with a part of `parts_of` in all fields that have its ending."""
+    fields = [field.name for field in dataclasses.fields(config_class(library, name)) if field.name.endswith(ending)]
+    return first_options(name, library) | dict.fromkeys(fields, parts_of(library)[ending][variant])
+
+
+def with_scalers(name: str, library: Any) -> dict[str, Any]:
+    """The options of an algorithm with scalers."""
+    return first_options(name, library) | scalers(library, name in DISCRETE)
+
+
+def changed(name: str, change: Mapping[str, Any], library: Any) -> dict[str, Any]:
+    """The options of an algorithm with other values of some fields."""
+    return first_options(name, library) | change
+
+
+@functools.cache
+def variants(library: Any) -> dict[str, tuple[str, Options]]:
+    """Further cases, which d3rlpy answers with one seed and Adam."""
+    found: dict[str, tuple[str, Options]] = {}
+    for name in ALGORITHMS:
+        fields = [field.name for field in dataclasses.fields(config_class(library, name))]
+        for ending, values in parts_of(library).items():
+            for each in values if any(field.endswith(ending) for field in fields) else ():
+                found[f"{name}, {each}"] = name, functools.partial(with_part, name, ending, each)
+        found[f"{name}, scalers"] = name, functools.partial(with_scalers, name)
+        for i, change in enumerate(CHANGES.get(name, [])):
+            found[f"{name}, change {i}"] = name, functools.partial(changed, name, change)
+    return {case: each for case, each in found.items() if case not in REFUSED and case not in CASES}
 
 
 def config_of(library: Any, kind: Any, options: Mapping[str, Any], optimizer: str = "Adam") -> Any:
@@ -122,16 +242,22 @@ def config_of(library: Any, kind: Any, options: Mapping[str, Any], optimizer: st
     return kind(**values | options)
 
 
+def config_class(library: Any, name: str) -> Any:
+    """The class of the configs of an algorithm."""
+    return library.ope.FQEConfig if name in EVALUATED else getattr(library.algos, f"{name}Config")
+
+
 def algorithm(library: Any, case: str, optimizer: str = "Adam", seed: int = 0) -> Any:
     """The algorithm of a case, with networks for the problem's observations and actions."""
-    name, options = CASES[case]
-    if name in EVALUATED:
-        evaluated = algorithm(library, EVALUATED[name])
-        fill(evaluated.impl.modules.get_torch_modules(), seed)
-        config = config_of(library, library.ope.FQEConfig, options(library), optimizer)
-        return build(getattr(library.ope, name)(evaluated, config, device="cpu:0"))
-    config = config_of(library, getattr(library.algos, f"{name}Config"), options(library), optimizer)
-    return build(config.create(device="cpu:0"))
+    name, options = CASES[case] if case in CASES else variants(library)[case]
+    values = options(library)
+    config = config_of(library, config_class(library, name), values, optimizer)
+    if name not in EVALUATED:
+        return build(config.create(device="cpu:0"))
+    scalers = {field: each for field, each in values.items() if field.endswith("scaler")}
+    evaluated = build(config_of(library, config_class(library, EVALUATED[name]), scalers).create(device="cpu:0"))
+    fill(evaluated.impl.modules.get_torch_modules(), seed)
+    return build(getattr(library.ope, name)(evaluated, config, device="cpu:0"))
 
 
 def batch_of(library: Any, rows: Mapping[str, Array], n_steps: int = 1) -> Any:
@@ -271,8 +397,8 @@ if __name__ == "__main__":
     torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double  # d3rlpy names float32 in many places
     path, n_seeds, *kinds = sys.argv[1:]
     everything: dict[str, Array] = {}
-    for name in CASES:
-        for kind in kinds:
-            for number in range(int(n_seeds)):
-                everything |= answers(d3rlpy, name, kind, number)
+    for kind in kinds:
+        cases, numbers = (variants(d3rlpy), range(1)) if kind == "variants" else (CASES, range(int(n_seeds)))
+        for name, number in itertools.product(cases, numbers):
+            everything |= answers(d3rlpy, name, "Adam" if kind == "variants" else kind, number)
     np.savez_compressed(path, **everything)

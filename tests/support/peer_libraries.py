@@ -27,5 +27,5 @@ def asks(library: str) -> Callable[[Any], Any]:
 def answer(library: str, script: str, path: Path, *arguments: str) -> Path:
     """Let a library run a script of the tests, which writes what it finds to a path."""
     command, environ = [python_of(library), TESTS / script, path, *arguments], {**os.environ, "PYTHONPATH": str(TESTS)}
-    subprocess.run(command, env=environ, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, env=environ, check=True, capture_output=True, timeout=900)
     return path

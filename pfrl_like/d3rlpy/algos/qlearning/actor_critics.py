@@ -175,8 +175,9 @@ def bc_loss(algo: Any, agent: Any, batch: Batch, reduce: Any) -> dict[str, float
     """
     if algo.grad_step % algo.config.update_actor_interval:
         return {}
+    buffers = {name: each.clone() for name, each in agent.policy.named_buffers()}  # one update of statistics is enough
     with torch.no_grad():
-        errors = (batch.action - agent.policy(batch.obs).mean).square()
+        errors = (batch.action - torch.func.functional_call(agent.policy, buffers, (batch.obs,)).mean).square()
     return {"bc_loss": float(reduce(errors, -1).mean())}
 
 
