@@ -31,6 +31,7 @@ def min_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
     if {type(value) for value in values} == {DiscreteActionValue}:
         return DiscreteActionValue(torch.stack([value.q_values for value in values]).amin(0))
     _check_same_class(values)
+    values = _targets(values)
     means = [value.q_values.squeeze(1) if action is None else value.evaluate_actions(action) for value in values]
     return _select_critic(values, torch.stack(means).argmin(0))
 
@@ -55,16 +56,20 @@ def soft_min_of(values: Sequence[Any], lam: float) -> Any:
         TypeError: If the critics' action values have different classes.
     """
     _check_same_class(values)
-    averages = getattr(values[0], "averages", False)
-    values = [value.sampled() for value in values] if averages else values
+    values = _targets(values)
     means = torch.stack([value.q_values for value in values])
     if type(values[0]) is DiscreteActionValue:
         return DiscreteActionValue(torch.lerp(means.amax(0), means.amin(0), lam))
-    if averages:
+    if getattr(values[0], "averages", False):
         low, high = (_select_critic(values, index.squeeze(1)) for index in (means.argmin(0), means.argmax(0)))
         return type(values[0])(torch.lerp(high.quantiles, low.quantiles, lam))
     use_min = torch.rand_like(means[0]) < lam
     return _select_critic(values, torch.where(use_min, means.argmin(0), means.argmax(0)).squeeze(1))
+
+
+def _targets(values: Sequence[Any]) -> Sequence[Any]:
+    """Return the quantiles, from which means are computed as well, of values with the attribute `averages`."""
+    return [value.sampled() for value in values] if getattr(values[0], "averages", False) else values
 
 
 def _check_same_class(values: Sequence[Any]) -> None:

@@ -194,7 +194,9 @@ class ImplicitQuantileActionValue(DistributionActionValue):
 
     def sampled(self) -> QuantileDiscreteActionValue:
         """Return the quantiles of a target, at N' sampled fractions for every state."""
-        return self(self.draw(self.thresholds.N_prime))
+        value = self(self.draw(self.thresholds.N_prime))
+        value.averages = self.averages
+        return value
 
     def at_even_fractions(self) -> Self:
         """Return deterministic values: their means are computed from evenly spaced fractions."""

@@ -57,9 +57,8 @@ def answer_of(path: Path, case: str, optimizer: str, seed: int) -> dict[str, Arr
 def draws_of(case: str, theirs: Mapping[str, Array], update: int) -> list[Array]:
     """The numbers that an update of d3rlpy drew, in our order and form."""
     drawn = [theirs[f"drawn/{update}/{i}"] for i in range(sum(f"drawn/{update}/" in name for name in theirs))]
-    if "drawn quantiles" in case and "SAC" not in case:  # fractions of the target before those of the loss
-        first = 0 if case.startswith("DiscreteFQE") else 1
-        drawn[first], drawn[first + 1] = drawn[first + 1], drawn[first]
+    if "drawn quantiles" in case and len(drawn) > 2 and "SAC" not in case and "FQE" not in case:
+        drawn[1], drawn[2] = drawn[2], drawn[1]  # of one critic, fractions of the target before those of the loss
     return [in_our_order(case, each) for each in drawn]
 
 

@@ -211,6 +211,20 @@ def changed(name: str, change: Mapping[str, Any], library: Any) -> dict[str, Any
     return first_options(name, library) | change
 
 
+CASES |= {
+    "AWAC, scalers": ("AWAC", functools.partial(with_scalers, "AWAC")),
+    "FQE, scalers": ("FQE", functools.partial(with_scalers, "FQE")),
+    "DiscreteSAC, quantiles": (
+        "DiscreteSAC", functools.partial(with_part, "DiscreteSAC", "q_func_factory", "quantiles")
+    ),
+    "BCQ, quantiles": ("BCQ", functools.partial(with_part, "BCQ", "q_func_factory", "quantiles")),
+    "CQL, batch normalisation": ("CQL", functools.partial(with_part, "CQL", "encoder_factory", "batch normalisation")),
+    "DoubleDQN, batch normalisation": (
+        "DoubleDQN", functools.partial(with_part, "DoubleDQN", "encoder_factory", "batch normalisation")
+    ),
+}  # fmt: skip
+
+
 @functools.cache
 def variants(library: Any) -> dict[str, tuple[str, Options]]:
     """Further cases, which d3rlpy answers with one seed and Adam."""

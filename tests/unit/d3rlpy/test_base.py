@@ -109,6 +109,10 @@ def test_a_hostile_file_runs_nothing(tmp_path: Path) -> None:
     torch.save({"q_funcs": Hostile(trap)}, tmp_path / "model.pt")
     with pytest.raises(CheckpointError):
         learner().load_model(str(tmp_path / "model.pt"))
+    learner().save(str(path))
+    path.write_bytes(pickle.dumps({**pickle.loads(path.read_bytes()), "torch": (tmp_path / "model.pt").read_bytes()}))
+    with pytest.raises(CheckpointError):
+        load_learnable(str(path))
     assert not trap.exists()
 
 
