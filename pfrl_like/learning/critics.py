@@ -112,8 +112,8 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
     If the critic is distributional, Q(s, a) is the mean of the distribution.
 
     On the CPU, the critic is called with chunks of the M * N state-action pairs. On other devices, or if its outputs
-    depend on the training mode, as those of batch normalisation do, the critic is called once. A recurrent critic is called once for each of the M actions, with its recurrent states after the steps before
-    each row.
+    depend on the training mode, as with batch normalisation, the critic is called once. A recurrent critic is called
+    once for each of the M actions, with its recurrent states after the steps before each row.
 
     Args:
         critic: The critic.

@@ -27,10 +27,9 @@ UNUSED = {
     "CQL, change 1": ["log_temp"], "CalQL, change 2": ["log_alpha"], "DiscreteSAC, change 0": ["log_temp"],
     "BEAR": ["log_alpha"], "PLAS": ["vae_decoder"],
 }  # fmt: skip
-#: Variants that differ: batch normalisation uses the statistics of all rows of a call. d3rlpy evaluates the critics once,
-#: for n actions a_ij of each state s_i, and takes Q(s_i, a_ij) with the best j from these N n rows; here a second call
-#: evaluates the N best pairs. The means and deviations that normalise a feature x are those of x(s_i, a_ij) over i and j
-#: there, and those of x(s_i, a_i,best) over i here.
+#: Variants that differ. d3rlpy evaluates critics once, for n actions a_ij of each state s_i, and takes Q(s_i, a_ij) of
+#: the best j; here a second call evaluates the best pairs. So batch normalisation has the mean and the deviation of its
+#: inputs x(s_i, a_ij) over all i and j there, and of x(s_i, a_i) for the best actions a_i over i here.
 EXCEPTIONS = ["BCQ, batch normalisation", "BEAR, batch normalisation"]
 VARIANTS = [case for case in d3rlpy_runs.variants(d3rlpy) if case not in EXCEPTIONS]
 

@@ -137,6 +137,8 @@ def test_of_distributions_the_least_or_the_largest_is_drawn() -> None:
     drawn = soft_min_of(values, 0.75).quantiles
     assert (drawn[:, 0] == 0).float().mean().item() == pytest.approx(0.75, abs=0.03)
     assert torch.equal(drawn[:, 1], drawn[:, 0] + 1)  # whole distributions
+    values[0].averages = True
+    torch.testing.assert_close(soft_min_of(values, 0.75).quantiles, low + 2.5)
     numbers = [DiscreteActionValue(torch.tensor([[1.0]])), DiscreteActionValue(torch.tensor([[3.0]]))]
     assert soft_min_of(numbers, 0.75).q_values.item() == 1.5
     with pytest.raises(TypeError, match="expected the same class for all"):

@@ -31,9 +31,7 @@ from peers.d3rlpy_runs import (
 )
 
 Array = NDArray[Any]
-DATASETS = {
-    f"{len(shape)}_{discrete}": (shape, discrete) for shape in ((3,), (2, 4, 4)) for discrete in (True, False)
-}
+DATASETS = {f"{len(shape)}_{discrete}": (shape, discrete) for shape in ((3,), (2, 4, 4)) for discrete in (True, False)}
 
 
 def unfitted_scalers(library: Any, discrete: bool) -> dict[str, Any]:

@@ -44,7 +44,9 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
     """
     distribution = distribution_of(policy, batch, next=True)
     actions = distribution.sample((n,))
-    log_prob = distribution.log_prob(actions)  # without rounding errors near the bounds, as these are the latest samples
+    log_prob = distribution.log_prob(
+        actions
+    )  # without rounding errors near the bounds, as these are the latest samples
     value, index = imitation.best_next_value(target_critics, batch, actions, lam)
     return value, imitation.of_each_state(log_prob, index)
 

@@ -324,11 +324,12 @@ class CQL(SoftActorCritic):
         for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
             result = critic_loss(value, rows, next_value, reward, **self._loss_options)
-            parts = actions.chunk(3) if self.evaluates_critics else [actions]  # normalised separately, as in d3rlpy
+            # d3rlpy 2.8 calls critics for each distribution and again for the data, which batch normalisation notices.
+            separately = self.evaluates_critics and depends_on_training(critic)
+            parts = actions.chunk(3) if separately else [actions]
             sampled = torch.cat([values_of_actions(critic, batch, part) for part in parts])
             values = self._sampled_action_values(sampled, batch)
-            if self.evaluates_critics and depends_on_training(critic):
-                value = self.value_of(critic, batch)  # as in d3rlpy, for the running statistics of batch normalisation
+            value = self.value_of(critic, batch) if separately else value
             gap = self.conservative_weight * self._gap(values, log_density, mean_value(value), batch)
             gaps.append(gap.detach())
             yield result, weighted_mean(gap, rows.weight, self.batch_accumulator)

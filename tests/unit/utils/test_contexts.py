@@ -64,6 +64,9 @@ def test_readers_are_switched_among_several_modules_and_put_back_after_an_error(
             assert (plain.training, own.training, fixed.training) == (True, False, False)
             raise KeyError
         assert (plain.training, own.training, fixed.training) == (True, True, False)
+    contexts.keep_training_mode(own)
+    with contexts.evaluation_mode(own), contexts.evaluation_mode_of_all(own):
+        assert own.training
     with contexts.evaluation_mode_of_all(plain):
         assert plain.training
 

@@ -61,7 +61,8 @@ class QLearningAlgoBase(LearnableBase):
         self._impl.modules.use_scaler(self.observation_scaler)
         for network in self._impl.modules.get_torch_modules().values():
             network.train()  # d3rlpy's targets sample quantiles and have dropout in updates, too
-        for name, network in vars(self._impl.agent).items():  # so do policies; only the policy's loss evaluates critics
+        # So do policies; only the policy's loss evaluates critics. Random policies have no agent.
+        for name, network in getattr(self._impl.agent, "__dict__", {}).items():
             if isinstance(network, torch.nn.Module) and "q_func" not in name:
                 keep_training_mode(network)
 

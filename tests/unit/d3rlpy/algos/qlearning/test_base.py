@@ -176,13 +176,25 @@ def test_parameters_and_states_of_optimisers_are_copied_and_forgotten() -> None:
         sac.copy_policy_from(trained(d3rlpy.algos.TD3Config))
 
 
-def test_the_exported_policy_acts_equally(tmp_path: Path) -> None:
-    algo = trained(d3rlpy.algos.TD3Config, action_scaler=d3rlpy.preprocessing.MinMaxActionScaler())
+@pytest.mark.parametrize("normalises", [False, True])
+def test_the_exported_policy_acts_equally(normalises: bool, tmp_path: Path) -> None:
+    encoder = d3rlpy.models.VectorEncoderFactory([8], use_batch_norm=normalises)
+    scaler = d3rlpy.preprocessing.MinMaxActionScaler()
+    algo = trained(d3rlpy.algos.TD3Config, action_scaler=scaler, actor_encoder_factory=encoder)
     algo.save_policy(str(tmp_path / "policy.pt"))
     exported: Any = torch.jit.load(str(tmp_path / "policy.pt"))  # type: ignore[no-untyped-call]
     np.testing.assert_allclose(exported(torch.from_numpy(OBS)).numpy(), algo.predict(OBS), rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match="ends with .pt or .onnx"):
         algo.save_policy("policy.txt")
+
+
+def test_metrics_change_no_statistics_and_two_backups_are_refused() -> None:
+    encoder = d3rlpy.models.VectorEncoderFactory([8], use_batch_norm=True)
+    algo = trained(d3rlpy.algos.TD3PlusBCConfig, n_steps=2, actor_encoder_factory=encoder)
+    counts = [each for name, each in algo.impl.agent.policy.named_buffers() if "tracked" in name]
+    assert [*map(int, counts)] == [1]  # one update of the policy
+    with pytest.raises(ValueError, match="expected at most one"):
+        trained(d3rlpy.algos.CQLConfig, soft_q_backup=True, max_q_backup=True)
 
 
 def test_a_model_of_another_algorithm_is_refused(tmp_path: Path) -> None:
