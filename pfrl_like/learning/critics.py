@@ -22,7 +22,6 @@ from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.learning.model_outputs import output_of, wrong_critic
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.utils import recurrent
-from pfrl_like.utils.contexts import depends_on_training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,20 +105,23 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
     return output
 
 
-def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool = False) -> Tensor:
+def values_of_actions(
+    critic: Any, batch: Batch, actions: Tensor, *, next: bool = False, one_call: bool = False
+) -> Tensor:
     """Return Q(s, a) of M actions in each row's state (or next state), [M, N].
 
     If the critic is distributional, Q(s, a) is the mean of the distribution.
 
-    On the CPU, the critic is called with chunks of the M * N state-action pairs. On other devices, or if its outputs
-    depend on the training mode, as with batch normalisation, the critic is called once. A recurrent critic is called
-    once for each of the M actions, with its recurrent states after the steps before each row.
+    On the CPU, the critic is called with chunks of the M * N state-action pairs. On other devices, the critic is called
+    once. A recurrent critic is called once for each of the M actions, with its recurrent states after the steps before
+    each row.
 
     Args:
         critic: The critic.
         batch: Transitions or sequences.
         actions: M actions for each row, [M, N, ...].
         next: True to evaluate the actions in the next states.
+        one_call: True to call the critic once on the CPU, too, so that batch normalisation uses all pairs.
     """
     if batch.lengths is not None and recurrent.is_recurrent(critic):
         return torch.stack([mean_value(value_of(critic, batch, action, next=next)) for action in actions])
@@ -127,8 +129,7 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
     def values(obs: Any, action: Tensor) -> Tensor:
         return mean_value(value_of(critic, batch.replace(obs=obs, lengths=None), action))
 
-    normalises = critic.training and depends_on_training(critic)
-    return apply_in_chunks(values, next_obs_of(batch) if next else batch.obs, actions, normalises)
+    return apply_in_chunks(values, next_obs_of(batch) if next else batch.obs, actions, one_call)
 
 
 def min_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:

@@ -327,7 +327,7 @@ class CQL(SoftActorCritic):
             # d3rlpy 2.8 calls critics for each distribution and again for the data, which batch normalisation notices.
             separately = self.evaluates_critics and depends_on_training(critic)
             parts = actions.chunk(3) if separately else [actions]
-            sampled = torch.cat([values_of_actions(critic, batch, part) for part in parts])
+            sampled = torch.cat([values_of_actions(critic, batch, part, one_call=separately) for part in parts])
             values = self._sampled_action_values(sampled, batch)
             value = self.value_of(critic, batch) if separately else value
             gap = self.conservative_weight * self._gap(values, log_density, mean_value(value), batch)
