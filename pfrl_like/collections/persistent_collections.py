@@ -13,8 +13,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
 from pfrl_like.storage.journal import SYNCED, Journal, read_journal
 from pfrl_like.storage.json_file import parse_json
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.random import RandomSource
 

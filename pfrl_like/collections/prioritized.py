@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.old_names import old_names
 from pfrl_like.utils.random import RandomSource, sample_n_k
 

@@ -18,9 +18,8 @@ from pfrl_like.envs.multiprocess_vector_env import MultiprocessVectorEnv
 from pfrl_like.envs.serial_vector_env import SerialVectorEnv
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.random_streams.streams import global_entropy
-from pfrl_like.utils.checks import check_counts, check_flags
+from pfrl_like.utils.checks import check_counts, check_flags, takes_integral_floats
 from pfrl_like.utils.env_values import seed_env, takes_at_reset
-from pfrl_like.utils.integers import takes_integral_floats
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.contexts import hold_during_fork, ignores_training
-from pfrl_like.utils.integers import takes_integral_floats
 
 
 @ignores_training
