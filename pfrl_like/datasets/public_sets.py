@@ -92,11 +92,7 @@ _NAME = re.compile(rf"({'|'.join(_ENVS)})-({'|'.join(_KINDS)})-v([12])")
 
 
 def get_d4rl(
-    env_name: str,
-    *,
-    mirror: str = MIRROR,
-    sha256: str | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
+    env_name: str, *, mirror: str = MIRROR, sha256: str | None = None, cache_dir: str | os.PathLike[str] | None = None
 ) -> tuple[MDPDataset, Any]:
     """Return a dataset of D4RL, for example "hopper-medium-v2". The dataset is downloaded once.
 

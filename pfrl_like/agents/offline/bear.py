@@ -250,12 +250,7 @@ class BEAR(SoftActorCritic):
         return result
 
     def update_step(
-        self,
-        batch: Batch,
-        step: Step,
-        with_policy: bool = True,
-        only_imitation: bool = False,
-        is_warmup: bool = False,
+        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False, is_warmup: bool = False
     ) -> Update:
         """Minimise the losses of critics, policy and imitator.
 

@@ -17,12 +17,7 @@ from pfrl_like.distributions import DeltaVector
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import (
-    arguments_for,
-    check_pairs,
-    critics_and_optimizers,
-    keywords_for,
-)
+from pfrl_like.learning.compatibility.arguments import arguments_for, check_pairs, critics_and_optimizers, keywords_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, mean_value, value_of
