@@ -134,19 +134,12 @@ class ACER(AsyncActorCritic, AsyncAgent):
             )
         if replay_buffer is None and disable_online_update:
             raise ValueError("disable_online_update is True and replay_buffer is None: there is nothing to learn from")
-        self.replay_buffer = replay_buffer
-        self.beta = beta
-        self.pi_loss_coef = pi_loss_coef
-        self.Q_loss_coef = Q_loss_coef
-        self.use_trust_region = use_trust_region
-        self.trust_region_alpha = trust_region_alpha
-        self.trust_region_delta = trust_region_delta
-        self.truncation_threshold = truncation_threshold
-        self.disable_online_update = disable_online_update
-        self.n_times_replay = n_times_replay
-        self.replay_start_size = replay_start_size
-        self.normalize_loss_by_steps = normalize_loss_by_steps
-        self.use_Q_opc = use_Q_opc
+        self.replay_buffer, self.beta, self.pi_loss_coef = replay_buffer, beta, pi_loss_coef
+        self.Q_loss_coef, self.use_trust_region = Q_loss_coef, use_trust_region
+        self.trust_region_alpha, self.trust_region_delta = trust_region_alpha, trust_region_delta
+        self.truncation_threshold, self.disable_online_update = truncation_threshold, disable_online_update
+        self.n_times_replay, self.replay_start_size = n_times_replay, replay_start_size
+        self.normalize_loss_by_steps, self.use_Q_opc = normalize_loss_by_steps, use_Q_opc
         check_counts(least=0, n_times_replay=n_times_replay, replay_start_size=replay_start_size)
         from_0 = ("beta", "pi_loss_coef", "Q_loss_coef", "trust_region_delta")
         check_numbers_in(self, trust_region_alpha=(0, 1), **dict.fromkeys(from_0, (0, None)))

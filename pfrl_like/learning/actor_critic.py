@@ -186,8 +186,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self.critic_arguments, self._critic_names = tuple(critics), tuple(named)
         self.averaged_rows = (*(f"q{i}" for i in range(1, len(named) + 1)), *self.averaged_rows)
         self.averaged_updates = (*(f"{name}_loss" for name in named), *self.averaged_updates)
-        self.policy_update_delay = policy_update_delay
-        self.burnin_action_func = burnin_action_func
+        self.policy_update_delay, self.burnin_action_func = policy_update_delay, burnin_action_func
         self.act_deterministically = act_deterministically
         modules = {"policy": policy, **critics, **further}
         super().__init__(

@@ -176,25 +176,14 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     ) -> None:
         resolve_hooks(type(self))
         self.device = resolve_device(gpu, device)
-        self.gpu = gpu
-        self.replay_buffer = replay_buffer
-        self.gamma = gamma
-        self.explorer = explorer
-        self.replay_start_size = replay_start_size
-        self.minibatch_size = minibatch_size
-        self.update_interval = update_interval
-        self.target_update_interval = target_update_interval
-        self.target_update_method = target_update_method
-        self.soft_update_tau = soft_update_tau
-        self.n_times_update = n_times_update
-        self.batch_accumulator = batch_accumulator
-        self.episodic_update_len = episodic_update_len
-        self.logger = logger
-        self.recurrent = recurrent
+        self.gpu, self.replay_buffer, self.gamma = gpu, replay_buffer, gamma
+        self.explorer, self.replay_start_size, self.minibatch_size = explorer, replay_start_size, minibatch_size
+        self.update_interval, self.target_update_interval = update_interval, target_update_interval
+        self.target_update_method, self.soft_update_tau = target_update_method, soft_update_tau
+        self.n_times_update, self.batch_accumulator = n_times_update, batch_accumulator
+        self.episodic_update_len, self.logger, self.recurrent = episodic_update_len, logger, recurrent
         self.learns_from_sequences = self.learns_from_sequences or recurrent
-        self.max_grad_norm = max_grad_norm
-        self.num_steps = num_steps
-        self.burn_in = burn_in
+        self.max_grad_norm, self.num_steps, self.burn_in = max_grad_norm, num_steps, burn_in
         self.phi = identity if phi is None else phi
         self.batch_states = batch_states
         check_parts(self, modules, optimizers)

@@ -117,14 +117,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     ) -> None:
         resolve_hooks(type(self))
         self.device = resolve_device(gpu, device)
-        self.gpu = gpu
-        self.gamma = gamma
+        self.gpu, self.gamma = gpu, gamma
         self.phi = identity if phi is None else phi
-        self.batch_states = batch_states
-        self.act_deterministically = act_deterministically
-        self.max_grad_norm = max_grad_norm
-        self.logger = logger
-        self.recurrent = recurrent
+        self.batch_states, self.act_deterministically = batch_states, act_deterministically
+        self.max_grad_norm, self.logger, self.recurrent = max_grad_norm, logger, recurrent
         self.obs_normalizer = obs_normalizer
         check_on_policy_parts(self, modules, optimizers)
         check_counts(1, False, **{f"{name}_stats_window": size for name, size in windows.items()})

@@ -74,9 +74,7 @@ class GradientStep:
         own_only: bool = False,
         copies: Mapping[Tensor, Tensor] | None = None,
     ) -> None:
-        self.optimizer = optimizer
-        self.max_grad_norm = max_grad_norm
-        self.own_only = own_only
+        self.optimizer, self.max_grad_norm, self.own_only = optimizer, max_grad_norm, own_only
         self.copies = copies
         self.average: Callable[[Tensor, Sequence[Tensor]], Tensor] | None = None
         self.trail = 0

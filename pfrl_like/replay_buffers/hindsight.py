@@ -13,6 +13,7 @@ from pfrl_like.columns import ENDED, Columns, Indices, ReadOnlyDict, rows_of
 from pfrl_like.columns.leaves import as_array, describe
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
+from pfrl_like.replay_buffers.saved import Arrays
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.random import RandomSource, check_held, size_of_sample
 
@@ -89,9 +90,7 @@ class HindsightReplayBuffer(ReplayBuffer):
             raise ValueError(f"strategy: got {strategy!r}, expected one of {list(_STRATEGIES)}")
         if not 0 <= n_goals < math.inf:
             raise ValueError(f"n_goals: got {n_goals}, expected a finite number of at least 0")
-        self.reward_fn = reward_fn
-        self.strategy = strategy
-        self.n_goals = n_goals
+        self.reward_fn, self.strategy, self.n_goals = reward_fn, strategy, n_goals
         self.terminated_fn = terminated_fn
         self._horizon = math.inf
         self._find_episodes()
@@ -295,14 +294,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         super()._load_state(state, restore)
         self._find_episodes()
 
-    def _load_order(
-        self,
-        header: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        extra: dict[str, NDArray[Any]],
-        first: int,
-        n: int,
-    ) -> None:
+    def _load_order(self, header: dict[str, Any], arrays: Arrays, extra: Arrays, first: int, n: int) -> None:
         successor = arrays["successor"][:n]
         in_order = (successor == np.arange(2, n + 2)) | (successor == ENDED)
         if not in_order.all() or (successor[n - 1 :] != ENDED).any():

@@ -378,22 +378,15 @@ class SavedBuffer(AbstractReplayBuffer):
 
     # Hooks of subclasses
 
-    def _load_order(
-        self,
-        header: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        extra: dict[str, NDArray[Any]],
-        first: int,
-        n: int,
-    ) -> None:
+    def _load_order(self, header: dict[str, Any], arrays: Arrays, extra: Arrays, first: int, n: int) -> None:
         """Check and load the state that depends on the order of the items. If this fails, nothing is changed."""
         self._load_extra_state(header["own"], extra, first, n)
 
-    def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _extra_state(self) -> tuple[dict[str, Any], Arrays]:
         """Return a subclass's additional state for `state_dict`: values for JSON, and arrays."""
         return {}, {}
 
-    def _load_extra_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+    def _load_extra_state(self, header: dict[str, Any], arrays: Arrays, first: int, n: int) -> None:
         """Load the result of `_extra_state` for items `first` to `first + n - 1`. If this fails, nothing is changed."""
 
 
