@@ -22,6 +22,7 @@ from pfrl_like.learning.compatibility.parts import check_numbers_in, check_optio
 from pfrl_like.learning.model_outputs import allowed, output_of
 from pfrl_like.learning.overrides import async_actor_critic as overrides
 from pfrl_like.learning.recurrent_memory import store_step
+from pfrl_like.optimizers.compiled_step import Update
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
@@ -200,9 +201,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
             if buffer.prioritized:  # the buffer expects errors after each sample; a rejected update returns no errors
                 buffer.update_priorities(batch.index[: len(error)], error)
 
-    def update(
-        self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any) -> Update:
         """Make one update from consecutive steps of one episode. All updates call this method.
 
         A subclass may override this method with one of two signatures. The agent calls the subclass's method for the
@@ -230,7 +229,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         """
         return overrides.step_on_compute_loss(self, steps) if steps else super().update(batch, errors_out)
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, batch: Batch) -> Update:
         """Update the model with a batch whose observations are features, then update the average model."""
         result = super().learn(batch)
         if self.trust_region_alpha < 1 and self._override_batch is None:

@@ -30,7 +30,7 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory, states_of_memor
 from pfrl_like.learning.settings import change_features, change_max_grad_norm, change_optimizer, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
-from pfrl_like.optimizers.compiled_step import CompiledStep, Step
+from pfrl_like.optimizers.compiled_step import CompiledStep, Step, Update
 from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
@@ -240,7 +240,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             check_start(self)
         super()._check_output(output, obs, action_space)
 
-    def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step) -> Update:
         """Make all gradient steps of one update. Return the TD errors, [N], and statistics.
 
         If the argument `compile` is True, this method is compiled.
@@ -369,9 +369,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """Maximum number of steps of a training sequence, including burn-in. None if a sequence is a whole episode."""
         return None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
 
-    def update(
-        self, experiences: Batch | Sequence[Any], errors_out: list[float] | None = None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, experiences: Batch | Sequence[Any], errors_out: list[float] | None = None) -> Update:
         """Learn once from a minibatch. No other method changes the parameters.
 
         If no environment steps are counted (training on a dataset or in a learner process), this method also updates
@@ -463,7 +461,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """Add 1 to `optim_t`. The agent calls this method if a subclass's `update` has not increased `optim_t`."""
         self.optim_t += 1
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, batch: Batch) -> Update:
         """Make one gradient step on `loss`, as part of `update`. A subclass may override this method.
 
         Args:

@@ -29,6 +29,7 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first, st
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.learning.settings import change_features, change_max_grad_norm, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
+from pfrl_like.optimizers.compiled_step import Update
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import LARGEST_REWARD, check_counts, constructor_only
@@ -164,7 +165,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """True if the update corrects for steps of older policies. It then needs their log-probabilities."""
         return "log_prob" in self._acting_columns
 
-    def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, episodes: Episodes) -> Update:
         """Learn from episodes of features. Return the TD errors or advantages of the steps, [N], and statistics."""
         raise NotImplementedError
 
@@ -357,9 +358,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """Learn from all collected steps, and remove them from the rollout."""
         self._learn_once(self._rollout.take(self.gamma, self.device, self._bootstrap_inputs))
 
-    def update(
-        self, batch: Batch | None = None, errors_out: list[float] | None = None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, batch: Batch | None = None, errors_out: list[float] | None = None) -> Update:
         """Learn once from a batch of steps, in the same way as from a rollout.
 
         Args:
@@ -390,7 +389,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             errors_out[:] = error.abs().tolist()
         return error, stats
 
-    def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+    def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> Update:
         group = self.learner_group
         if group is not None and not group.is_updating:
             joined, rows = joined_episodes(group, episodes)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.agents.offline import imitation
-from pfrl_like.agents.offline.bc import Update
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
@@ -16,7 +15,7 @@ from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import distribution_of
 from pfrl_like.learning.lagrange import LagrangeMultiplier
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts, constructor_only
