@@ -277,6 +277,5 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         return loss - self.entropy_coeff * torch.special.entr(self.masses).sum(1) if self.entropy_coeff else loss
 
     def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
-        return type(self)(
-            self.features[rows], self.quantile_function, self.masses[rows], self.entropy_coeff, action_mask
-        )
+        features, masses = self.features[rows], self.masses[rows]
+        return type(self)(features, self.quantile_function, masses, self.entropy_coeff, action_mask)

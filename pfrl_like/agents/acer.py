@@ -256,7 +256,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
                 action_size=1 if categorical else batch.action[0].numel(), use_Q_opc=self.use_Q_opc,
             )  # fmt: skip
 
-        def policy_loss_of(distribution: Any) -> Tensor:
+        def loss_of(distribution: Any) -> Tensor:
             threshold = self.truncation_threshold
             loss = policy_loss(distribution, batch.action, targets.advantage, ratio, threshold)
             if behaviour is None or threshold is None:
@@ -267,9 +267,9 @@ class ACER(AsyncActorCritic, AsyncAgent):
         if self.use_trust_region:
             with torch.no_grad():
                 average = self._outputs_for(batch, self.shared_average_model)[0]
-            pi_loss, stats["kl"] = within_trust_region(distribution, average, policy_loss_of, self.trust_region_delta)
+            pi_loss, stats["kl"] = within_trust_region(distribution, average, loss_of, self.trust_region_delta)
         else:
-            pi_loss = policy_loss_of(distribution)
+            pi_loss = loss_of(distribution)
         entropy = distribution.entropy()
         losses = self.pi_loss_coef * (pi_loss - self.beta * entropy)
         losses = losses + self.Q_loss_coef * value_losses(q, value, targets, learns_value=not categorical)
@@ -396,19 +396,17 @@ class ACER(AsyncActorCritic, AsyncAgent):
         with torch.no_grad():
             ratio = None if action_distrib_mu is None else _ratio(action_distrib, action_distrib_mu, action)
 
-        def policy_loss_of(distribution: Any) -> Tensor:
+        def loss_of(distribution: Any) -> Tensor:
             loss = policy_loss(distribution, action, torch.tensor([advantage]), ratio, threshold)
             if action_distrib_mu is None or threshold is None:
                 return loss
             return loss + bias_correction(distribution, action_distrib_mu, action_value, value, threshold)
 
         if self.use_trust_region:
-            pi_loss, kl = within_trust_region(
-                action_distrib, avg_action_distrib, policy_loss_of, self.trust_region_delta
-            )
+            pi_loss, kl = within_trust_region(action_distrib, avg_action_distrib, loss_of, self.trust_region_delta)
             self.average_kl = self._running_mean("kl", kl)
         else:
-            pi_loss = policy_loss_of(action_distrib)
+            pi_loss = loss_of(action_distrib)
         return pi_loss - self.beta * action_distrib.entropy()  # type: ignore[no-any-return]
 
     def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:

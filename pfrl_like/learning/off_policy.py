@@ -27,7 +27,7 @@ from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.replay_updater import replay_updater
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, states_of_memory, store_step
-from pfrl_like.learning.settings import change_features, change_max_grad_norm, change_optimizer, settings
+from pfrl_like.learning.settings import change_features, change_max_norm, change_optimizer, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step, Update
@@ -43,9 +43,7 @@ from pfrl_like.utils.recurrent import max_over_sequences
 
 
 @constructor_only("recurrent", "num_steps", "burn_in")
-@settings(
-    phi=change_features, batch_states=change_features, optimizer=change_optimizer, max_grad_norm=change_max_grad_norm
-)
+@settings(phi=change_features, batch_states=change_features, optimizer=change_optimizer, max_grad_norm=change_max_norm)
 class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents with a replay buffer and target networks.
 
@@ -206,9 +204,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self.guard = UpdateGuard(self.device, modules.values())
         #: Gradient steps of the last update. On a GPU, their attribute `refused` is 1 if the GPU skipped the update.
         self._last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
-        self.t = 0  # environment steps in training
+        self.t = self._cumulative_steps = 0  # environment steps in training
         self.optim_t = 0  # updates
-        self._cumulative_steps = 0
         self._updates_left = self._updates_per_sync()
         self._clear_records()
 
@@ -509,10 +506,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     def sync_target_network(self) -> None:
         """Update the target networks, with the method `target_update_method`."""
         for name in self._target_attributes:
-            online, target = getattr(self, name), getattr(self, f"target_{name}")
-            synchronize_parameters(
-                online, target, self.target_update_method, self.soft_update_tau, self._last_steps.refused
-            )
+            src, dst = getattr(self, name), getattr(self, f"target_{name}")
+            synchronize_parameters(src, dst, self.target_update_method, self.soft_update_tau, self._last_steps.refused)
         self._updates_left = self._updates_per_sync()
 
     _updates_per_sync = updates_per_sync

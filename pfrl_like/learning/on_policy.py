@@ -27,7 +27,7 @@ from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first, states_of_memory
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
-from pfrl_like.learning.settings import change_features, change_max_grad_norm, settings
+from pfrl_like.learning.settings import change_features, change_max_norm, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_step import Update
 from pfrl_like.optimizers.gradient_step import GradientStep
@@ -37,7 +37,7 @@ from pfrl_like.utils.contexts import block_evaluation
 
 
 @constructor_only("recurrent")
-@settings(phi=change_features, batch_states=change_features, max_grad_norm=change_max_grad_norm)
+@settings(phi=change_features, batch_states=change_features, max_grad_norm=change_max_norm)
 class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents that learn only from steps of their current policy.
 
@@ -138,9 +138,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self._last_outputs: Any = None  # outputs of the model for these features
         self._next_obs: list[Any] = []  # the last observation of each environment
         self._bootstrap_inputs = self._make_bootstrap_inputs  # `restore_state` assigns another function
-        self.t = 0  # environment steps in training
+        self.t = self._cumulative_steps = 0  # environment steps in training
         self.n_updates = 0
-        self._cumulative_steps = 0
         self._records = statistics.make_records(self, windows)
 
     # Methods that an algorithm defines
@@ -312,10 +311,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         }
         if self._last_mask is not None:
             columns[ACTION_MASK] = torch.as_tensor(np.asarray(self._last_mask), dtype=torch.bool)
-        if self.recurrent_memory is not None:
-            columns["state"] = batch_first(
-                self.recurrent_memory.train_previous_state, self.recurrent_memory.train_state
-            )
+        if (memory := self.recurrent_memory) is not None:
+            columns["state"] = batch_first(memory.train_previous_state, memory.train_state)
         env_ids = np.arange(k)
         if len(self._next_obs) != k:
             self._next_obs = [None] * k

@@ -196,10 +196,8 @@ class FCLateActionSAQFunction(_LateAction):
         last_wscale: float = 1.0,
     ) -> None:
         check_counts(n_hidden_channels=n_hidden_channels, n_hidden_layers=n_hidden_layers)
-        obs_mlp = MLP(n_dim_obs, n_hidden_channels, [])
-        super().__init__(
-            obs_mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale
-        )
+        mlp = MLP(n_dim_obs, n_hidden_channels, [])
+        super().__init__(mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale)
 
 
 class FCBNLateActionSAQFunction(_LateAction):
@@ -230,10 +228,8 @@ class FCBNLateActionSAQFunction(_LateAction):
         last_wscale: float = 1.0,
     ) -> None:
         check_counts(n_hidden_channels=n_hidden_channels, n_hidden_layers=n_hidden_layers)
-        obs_mlp = MLPBN(n_dim_obs, n_hidden_channels, [], normalize_input, normalize_output=True)
-        super().__init__(
-            obs_mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale
-        )
+        mlp = MLPBN(n_dim_obs, n_hidden_channels, [], normalize_input, normalize_output=True)
+        super().__init__(mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale)
         self.normalize_input = normalize_input
 
 

@@ -311,18 +311,16 @@ class BEAR(SoftActorCritic):
         temperature, options = self._multipliers["temperature"], (batch.weight, self.batch_accumulator)
         stats: dict[str, Tensor] = {}
 
-        def update_temperature(log_prob: Tensor) -> Any:
+        def temperature_step(log_prob: Tensor) -> Any:
             stats.update(temperature.update(step, log_prob, self.entropy_target, *options))
             return temperature()
 
-        loss, log_prob, entropy = self.policy_loss(
-            batch, update_temperature if self.multipliers_first else temperature()
-        )
+        loss, log_prob, entropy = self.policy_loss(batch, temperature_step if self.multipliers_first else temperature())
         penalty, discrepancy = self._penalty(batch)
         loss = loss + (penalty if self.penalises_policy else penalty.detach())
         step("policy_optimizer", loss)
         if not self.multipliers_first:
-            update_temperature(log_prob)
+            temperature_step(log_prob)
         stats |= self._multipliers["alpha"].update(step, discrepancy.detach(), -(self.alpha_threshold or 0.0), *options)
         constrained = {"mmd_loss": penalty.detach(), "mmd": discrepancy.detach()}
         return {"policy_loss": loss.detach(), "entropy": entropy, **constrained, **stats}

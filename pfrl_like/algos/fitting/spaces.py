@@ -337,10 +337,8 @@ def set_scalers(algo: Any, scalers: dict[str, Scaler | None]) -> None:
     """
     for name, scaler in scalers.items():
         if scaler is not None and not scaler.fitted:
-            given, argument = algo.get_params(deep=False)[name], algo.names_in_errors.get(name, name)
-            raise NotFittedError(
-                f"{argument} is {given!r}, which is not fitted: call build_with_dataset or fit_scaler first"
-            )
+            argument = f"{algo.names_in_errors.get(name, name)} is {algo.get_params(deep=False)[name]!r}"
+            raise NotFittedError(f"{argument}, which is not fitted: call build_with_dataset or fit_scaler first")
     for name, scaler in scalers.items():
         vars(algo).update({name: scaler, f"{name}_": scaler})
 
