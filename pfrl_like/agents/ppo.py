@@ -111,11 +111,8 @@ def ppo_objective(
     loss = value_func_coef * value_loss - surrogate
     if entropy is not None:
         loss = loss - entropy_coef * weighted_mean(entropy, weight)
-    return loss, {
-        "policy_loss": -surrogate.detach(),
-        "value_loss": value_loss.detach(),
-        "log_ratio": log_ratio.detach(),
-    }
+    stats = {"policy_loss": -surrogate, "value_loss": value_loss, "log_ratio": log_ratio}
+    return loss, {name: value.detach() for name, value in stats.items()}
 
 
 @settings(optimizer=change_optimizer)
