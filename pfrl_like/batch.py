@@ -1,6 +1,7 @@
 """`Batch`, the input of an update, and functions for nested observations."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,9 +43,8 @@ def combine_nested(function: Callable[[list[Any]], Any], parts: Sequence[Any]) -
     return None if first is None else function(list(parts))
 
 
-def concatenate_nested(parts: Sequence[Any]) -> Any:
-    """Concatenate nested values of the same structure along the first axis of their tensors; None stays None."""
-    return combine_nested(torch.cat, parts)
+#: Function that concatenates nested values of the same structure along the first axis of their tensors.
+concatenate_nested = functools.partial(combine_nested, torch.cat)
 
 
 def first_leaf(nested: Any) -> Any:
