@@ -425,8 +425,7 @@ class PrioritizedBuffer(Generic[T]):
         self, capacity: int | None = None, wait_priority_after_sampling: bool = True, initial_max_priority: float = 1.0
     ) -> None:
         check_counts(optional=True, capacity=capacity)
-        self.capacity = capacity
-        self.wait_priority_after_sampling = wait_priority_after_sampling
+        self.capacity, self.wait_priority_after_sampling = capacity, wait_priority_after_sampling
         self.data: RandomAccessQueue[T] = RandomAccessQueue()
         self._priorities = Priorities(initial_max_priority)
         self._sampled: Index | None = None
