@@ -37,3 +37,13 @@ class QLearningAlgoProtocol(Protocol):
     @property
     def action_size(self) -> int | None:
         """Number of discrete actions, or size of an action vector. None before the networks are built."""
+
+
+class StatefulTransformerAlgoProtocol(Protocol):
+    """Transformer that remembers the steps of an episode."""
+
+    def predict(self, x: Observation, reward: float) -> NDArray | int:
+        """Return the action for one observation. `reward` is the reward of the previous action."""
+
+    def reset(self) -> None:
+        """Forget the steps of the episode."""
