@@ -16,7 +16,7 @@ from pfrl_like.d3rlpy.files import read_learnable, read_model, write_learnable, 
 from pfrl_like.d3rlpy.optimizers import OptimizerFactory, OptimizerWrapper
 from pfrl_like.d3rlpy.preprocessing import ActionScaler, ObservationScaler, RewardScaler
 from pfrl_like.d3rlpy.serializable import Config
-from pfrl_like.d3rlpy.types import Shape
+from pfrl_like.d3rlpy.types import NDArray, Shape
 from pfrl_like.errors import NotFittedError
 from pfrl_like.q_functions import QFunctionEnsemble
 from pfrl_like.utils.checks import levels_to_the_caller
@@ -342,6 +342,10 @@ class LearnableBase(ABC):
             "gamma": self.gamma, "minibatch_size": self.batch_size, "device": torch.device(self._device),
             **({"compile": True} if self.compiled else {}),
         }  # fmt: skip
+
+    def _acted(self, obs: Any, act: Callable[[Any], Any]) -> NDArray:
+        acted: NDArray = self._acted_tensor(obs, act).cpu().numpy()
+        return acted
 
     def _acted_tensor(self, obs: Any, act: Callable[[Any], Any]) -> torch.Tensor:
         with torch.no_grad(), self._evaluating():

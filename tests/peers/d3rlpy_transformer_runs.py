@@ -1,11 +1,15 @@
 """Updates in a row of Decision Transformers with d3rlpy 2's API, as `d3rlpy_runs.py` makes them for other algorithms.
 
-As a program this file writes what d3rlpy 2.8.1 answers, in float64, for some seeds:
+As a program this file writes what d3rlpy 2.8.1 answers: in float64, for some seeds and all cases, or cases that are
+named in full; or for `.d3` files, which it loads, continues, and saves again:
 
-    PYTHONPATH=tests .peers/d3rlpy/bin/python tests/peers/d3rlpy_transformer_runs.py PATH 0 1 2
+    export PYTHONPATH=tests
+    .peers/d3rlpy/bin/python tests/peers/d3rlpy_transformer_runs.py PATH seeds 0,1,2 [CASE/OPTIMIZER ...]
+    .peers/d3rlpy/bin/python tests/peers/d3rlpy_transformer_runs.py PATH files FILE ...
 """
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -137,14 +141,30 @@ def answers(library: Any, case: str, optimizer: str, seed: int) -> dict[str, Arr
     return {f"{case}/{optimizer}/{seed}/{name}": array for name, array in found.items()}
 
 
+def continued(library: Any, path: str) -> dict[str, Array]:
+    """What the algorithm in a file predicts, then the metrics of one more update, without dropout, and predictions."""
+    algo, found = library.load_learnable(path), {}
+    discrete = algo.get_action_type().name == "DISCRETE"
+    found["before"] = predictions(algo, library, discrete)
+    for name, value in algo.update(minibatch(library, discrete, 0)).items():
+        found[name] = np.array(value)
+    return found | {"after": predictions(algo, library, discrete)}
+
+
 if __name__ == "__main__":
     import d3rlpy
 
-    torch.set_default_dtype(torch.float64)
-    torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double  # d3rlpy names float32 in many places
+    path, mode, *given = sys.argv[1:]
     everything: dict[str, Array] = {}
-    for name in CASES:
-        for kind in d3rlpy_runs.OPTIMIZERS:
-            for number in sys.argv[2:]:
-                everything |= answers(d3rlpy, name, kind, int(number))
-    np.savez_compressed(sys.argv[1], **everything)
+    if mode == "files":
+        for file in given:
+            everything |= {f"{Path(file).stem}/{name}": each for name, each in continued(d3rlpy, file).items()}
+            d3rlpy.load_learnable(file).save(f"{file}.again")
+    else:
+        torch.set_default_dtype(torch.float64)
+        torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double  # d3rlpy names float32 in many places
+        seeds, *named = given
+        for case in named or (f"{name}/{kind}" for name in CASES for kind in d3rlpy_runs.OPTIMIZERS):
+            for seed in seeds.split(","):
+                everything |= answers(d3rlpy, *case.split("/"), int(seed))
+    np.savez_compressed(path, **everything)

@@ -9,7 +9,6 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pfrl_like import agents
 from pfrl_like.batch import Batch, map_nested
@@ -25,10 +24,8 @@ from pfrl_like.d3rlpy.dataset.nested import batch_pad_array, map_parts, parts_of
 from pfrl_like.d3rlpy.logging import FileAdapterFactory, LoggerAdapterFactory
 from pfrl_like.d3rlpy.metrics import evaluate_transformer_with_environment
 from pfrl_like.d3rlpy.models.transformers import Transformer
-from pfrl_like.d3rlpy.types import GymEnv, Observation, Shape
-from pfrl_like.errors import ExportError
+from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation, Shape
 from pfrl_like.replay_buffers import ReplayBuffer as AgentBuffer
-from pfrl_like.utils.checks import check_numbers
 
 _FILES = FileAdapterFactory()
 
@@ -49,10 +46,10 @@ class TransformerInput:
     """
 
     observations: Any
-    actions: NDArray[Any]
-    rewards: NDArray[Any]
-    returns_to_go: NDArray[Any]
-    timesteps: NDArray[Any]
+    actions: NDArray
+    rewards: NDArray
+    returns_to_go: NDArray
+    timesteps: NDArray
 
     def __post_init__(self) -> None:
         lengths = {name: [*map(len, parts_of(values))] for name, values in vars(self).items()}
@@ -68,7 +65,7 @@ class TransformerInput:
 class TransformerActionSampler(Protocol):
     """Interface of samplers."""
 
-    def __call__(self, transformer_output: NDArray[Any]) -> Any:
+    def __call__(self, transformer_output: NDArray) -> Any:
         """Return an action.
 
         Args:
@@ -79,7 +76,7 @@ class TransformerActionSampler(Protocol):
 class IdentityTransformerActionSampler(TransformerActionSampler):
     """Returns the output, which is the action of a continuous transformer."""
 
-    def __call__(self, transformer_output: NDArray[Any]) -> Any:
+    def __call__(self, transformer_output: NDArray) -> Any:
         """Return the output."""
         return transformer_output
 
@@ -88,17 +85,13 @@ class SoftmaxTransformerActionSampler(TransformerActionSampler):
     """Samples a discrete action from the softmax of the logits, with NumPy's global generator.
 
     Args:
-        temperature: Divisor of the logits. A low temperature prefers the greedy action.
-
-    Raises:
-        ValueError: If `temperature` is not positive.
+        temperature: Divisor of the logits, positive. A low temperature prefers the greedy action.
     """
 
     def __init__(self, temperature: float = 1.0) -> None:
-        check_numbers(0, math.inf, between=True, temperature=temperature)
         self._temperature = temperature
 
-    def __call__(self, transformer_output: NDArray[Any]) -> Any:
+    def __call__(self, transformer_output: NDArray) -> Any:
         """Return the sampled action, an integer."""
         logits = transformer_output / self._temperature
         weights = np.exp(logits - logits.max())
@@ -108,7 +101,7 @@ class SoftmaxTransformerActionSampler(TransformerActionSampler):
 class GreedyTransformerActionSampler(TransformerActionSampler):
     """Returns the discrete action with the largest logit."""
 
-    def __call__(self, transformer_output: NDArray[Any]) -> Any:
+    def __call__(self, transformer_output: NDArray) -> Any:
         """Return the greedy action, an integer."""
         return int(np.argmax(transformer_output))
 
@@ -188,12 +181,12 @@ class TransformerAlgoBase(LearnableBase):
         """Raise an error, because actions depend on several steps.
 
         Raises:
-            ExportError: Always.
+            NotImplementedError: Always.
         """
         advice = "call save, and act with load_learnable(fname).as_stateful_wrapper(target_return)"
-        raise ExportError(f"actions of a {type(self).__name__} depend on several steps: {advice}")
+        raise NotImplementedError(f"actions of a {type(self).__name__} depend on several steps: {advice}")
 
-    def predict(self, inpt: TransformerInput) -> NDArray[Any]:
+    def predict(self, inpt: TransformerInput) -> NDArray:
         """Return the last action of a sequence: a vector, [action_size], or the logits of discrete actions.
 
         Args:
@@ -214,24 +207,15 @@ class TransformerAlgoBase(LearnableBase):
         columns = {name: map_parts(padded, values) for name, values in vars(inpt).items()}
         x = self._tensors(SimpleNamespace(**columns, masks=padded(np.ones(inpt.length))))
         output = "scores" if self._is_discrete else "mode"
-        predicted: NDArray[Any] = self._acted_tensor(x, lambda x: getattr(network(x), output)[-1]).cpu().numpy()
-        return predicted
+        return self._acted(x, lambda x: getattr(network(x), output)[-1])
 
     def fit(
-        self,
-        dataset: Any,
-        n_steps: int,
-        n_steps_per_epoch: int = 10000,
-        experiment_name: str | None = None,
-        with_timestamp: bool = True,
-        logger_adapter: LoggerAdapterFactory = _FILES,
-        show_progress: bool = True,
-        eval_env: GymEnv | None = None,
-        eval_target_return: float | None = None,
-        eval_action_sampler: TransformerActionSampler | None = None,
-        save_interval: int = 1,
+        self, dataset: Any, n_steps: int, n_steps_per_epoch: int = 10000, experiment_name: str | None = None,
+        with_timestamp: bool = True, logger_adapter: LoggerAdapterFactory = _FILES, show_progress: bool = True,
+        eval_env: GymEnv | None = None, eval_target_return: float | None = None,
+        eval_action_sampler: TransformerActionSampler | None = None, save_interval: int = 1,
         callback: StepCallback | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Train on a dataset.
 
         Args:
@@ -255,9 +239,7 @@ class TransformerAlgoBase(LearnableBase):
             NonFiniteError: If a loss is NaN or infinite.
         """
         if eval_env is not None and eval_target_return is None:
-            raise ValueError(
-                "eval_target_return is None, expected the return that the episodes in eval_env are to reach"
-            )
+            raise ValueError("eval_target_return is None, expected the return that is to be reached in eval_env")
 
         def environment(algo: Any, dataset: Any) -> float:
             wrapper = algo.as_stateful_wrapper(eval_target_return, eval_action_sampler)
@@ -265,8 +247,7 @@ class TransformerAlgoBase(LearnableBase):
 
         given = SimpleNamespace(**locals(), logging_steps=500, logging_strategy=LoggingStrategy.EPOCH)
         given.epoch_callback, given.evaluators = None, {} if eval_env is None else {"environment": environment}
-        for _ in offline.epochs(self, dataset, given):
-            pass
+        list(offline.epochs(self, dataset, given))
 
     def update(self, batch: TrajectoryMiniBatch) -> dict[str, float]:
         """Make one update from a minibatch, and return metrics.
@@ -353,12 +334,10 @@ class DiscreteDecisionTransformer(TransformerAlgoBase, config_class=DiscreteDeci
         `TransformerAlgoBase.update`.
         """
         metrics, config, built = super().update(batch), self.config, self._built
-        built.n_tokens = getattr(built, "n_tokens", 0) + int(batch.masks.sum())
-        beyond = built.n_tokens - config.warmup_tokens
-        progress = beyond / max(1, config.final_tokens - config.warmup_tokens)
-        factor = (
-            max(0.1, (1 + math.cos(math.pi * progress)) / 2) if beyond >= 0 else built.n_tokens / config.warmup_tokens
-        )
+        n, first = getattr(built, "n_tokens", 0) + int(batch.masks.sum()), config.warmup_tokens
+        progress = (n - first) / max(1, config.final_tokens - first)
+        factor = n / first if n < first else max(0.1, (1 + math.cos(math.pi * progress)) / 2)
+        built.n_tokens = n
         for group in built.modules.optim.optim.param_groups:
             group["lr"] = config.learning_rate * factor
         return metrics | {"learning_rate": config.learning_rate * factor}

@@ -71,7 +71,7 @@ class QLearningAlgoBase(LearnableBase):
             NotFittedError: If the networks are not built.
             ValueError: If `x` is one observation without a batch axis.
         """
-        return self._acted(x, self._greedy)
+        return self._acted(self._observations(x), self._greedy)
 
     def sample_action(self, x: Observation) -> NDArray:
         """Return actions sampled from the policy, in the shapes of `predict`. A deterministic policy acts greedily.
@@ -83,7 +83,7 @@ class QLearningAlgoBase(LearnableBase):
             NotFittedError: If the networks are not built.
             ValueError: If `x` is one observation without a batch axis.
         """
-        return self._acted(x, self._sample)
+        return self._acted(self._observations(x), self._sample)
 
     def predict_value(self, x: Observation, action: NDArray) -> NDArray:
         """Return the mean of the critics' values, [N].
@@ -370,10 +370,6 @@ class QLearningAlgoBase(LearnableBase):
             obs: Observations as tensors, [N, ...].
         """
         return self._acted_tensor(obs, self._greedy)
-
-    def _acted(self, x: Observation, act: Callable[[Any], Any]) -> NDArray:
-        acted: NDArray = self._acted_tensor(self._observations(x), act).cpu().numpy()
-        return acted
 
     def _observations(self, x: Any) -> Any:
         """Return observations as tensors.

@@ -124,7 +124,7 @@ def test_other_kinds_of_actions_and_algorithms_without_networks_are_refused() ->
     with pytest.raises(NotFittedError):
         algo.predict(OBS)
     with pytest.raises(NotImplementedError, match="no algorithm"):
-        d3rlpy.algos.DecisionTransformerConfig().create()
+        d3rlpy.ope.FQEConfig().create()
     with pytest.raises(ValueError, match="batch axis"):
         trained(d3rlpy.algos.DQNConfig).predict(OBS[0])
 
