@@ -6,13 +6,13 @@ environment (`make peers`): seed 0 of the cases in `RECORDED`, and below `files/
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conformance import test_d3rlpy_runs
+import torch
 from conformance.test_d3rlpy_runs import answer_of, arrays_in, assert_same_run
 from numpy.typing import NDArray
 from peer_libraries import TESTS, answer, asks
@@ -27,7 +27,13 @@ RECORDED = [
     "continuous, dropout/Adam", "continuous, scalers/Adam", "continuous, GLOBAL/SGD", "discrete, dropout/Adam",
     "discrete, GPTAdamW/Adam",
 ]  # fmt: skip
-float64 = pytest.fixture(test_d3rlpy_runs._float64.__wrapped__)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 def assert_like_d3rlpy(path: Path, case: str, seed: int) -> None:

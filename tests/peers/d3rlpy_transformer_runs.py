@@ -77,8 +77,13 @@ def make(library: Any, case: str, optimizer: str) -> Any:
     """The algorithm of a case, built."""
     discrete, options = CASES[case]
     config = getattr(library.algos, f"{'Discrete' * discrete}DecisionTransformerConfig")
-    given = SIZES | (SCHEDULE if discrete else {}) | options(library)
-    return d3rlpy_runs.build(d3rlpy_runs.make(library, config, given, optimizer))
+    adam = library.optimizers.AdamFactory(eps=problem.EPS)
+    given = SIZES | (SCHEDULE if discrete else {}) | {
+        "learning_rate": problem.LEARNING_RATE,
+        "encoder_factory": library.models.VectorEncoderFactory(hidden_units=problem.HIDDEN),
+        "optim_factory": adam if optimizer == "Adam" else library.optimizers.SGDFactory(),
+    }  # fmt: skip
+    return d3rlpy_runs.build(config(**given | options(library)).create(device="cpu:0"))
 
 
 def minibatch(library: Any, discrete: bool, seed: int) -> Any:
