@@ -99,7 +99,8 @@ def test_fit_scales_learns_evaluates_and_writes_a_log(tmp_path: Path) -> None:
     algo, calls = made(True, observation_scaler=preprocessing.StandardObservationScaler()), list[int]()
     fitted(
         algo, 5, experiment_name="run", with_timestamp=False, eval_target_return=9.0,
-        eval_env=gymnasium.make("CartPole-v1", max_episode_steps=3), eval_action_sampler=algos.GreedyTransformerActionSampler(),
+        eval_env=gymnasium.make("CartPole-v1", max_episode_steps=3),
+        eval_action_sampler=algos.GreedyTransformerActionSampler(),
         logger_adapter=d3rlpy.logging.FileAdapterFactory(str(tmp_path)), callback=lambda *each: calls.append(each[2]),
     )  # fmt: skip
     assert calls == [1, 2, 3, 4] and algo.grad_step == 4 and algo.observation_scaler.built

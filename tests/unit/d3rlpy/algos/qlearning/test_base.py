@@ -17,7 +17,11 @@ from pfrl_like.dataset import MDPDataset as LibraryDataset
 from pfrl_like.errors import CheckpointError, NotFittedError
 
 ENCODER = d3rlpy.models.VectorEncoderFactory([8])
-CONFIGS = [config for config in ALGORITHMS if "Random" not in config.__name__ and config.__module__.endswith("configs")]
+CONFIGS = [
+    config for config, algo in ALGORITHMS.items()
+    if config.__module__.endswith("configs") and issubclass(algo, d3rlpy.algos.QLearningAlgoBase)
+    and "Random" not in config.__name__
+]  # fmt: skip
 #: Fields that d3rlpy 2.8 ignores, too.
 IGNORED = {
     "BCQConfig": {"update_actor_interval"}, "CRRConfig": {"update_actor_interval", "tau", "target_update_interval"},
