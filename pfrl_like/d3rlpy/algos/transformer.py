@@ -1,5 +1,6 @@
 """Decision Transformers, the inputs of their predictions, and wrappers that act with them."""
 
+import functools
 import math
 from collections import deque
 from collections.abc import Callable
@@ -183,8 +184,7 @@ class TransformerAlgoBase(LearnableBase):
         Raises:
             NotImplementedError: Always.
         """
-        advice = "call save, and act with load_learnable(fname).as_stateful_wrapper(target_return)"
-        raise NotImplementedError(f"actions of a {type(self).__name__} depend on several steps: {advice}")
+        raise NotImplementedError("actions depend on several steps: call save, load_learnable and as_stateful_wrapper")
 
     def predict(self, inpt: TransformerInput) -> NDArray:
         """Return the last action of a sequence: a vector, [action_size], or the logits of discrete actions.
@@ -299,11 +299,9 @@ class TransformerAlgoBase(LearnableBase):
 
     def _tensors(self, batch: Any) -> Any:
         """Return the network's input for a `TrajectoryMiniBatch`, scaled except for observations."""
-        columns = batch.actions, batch.returns_to_go, batch.timesteps, batch.masks
-        options: Any = {"dtype": torch.get_default_dtype(), "device": self._device}
-        obs, action, returns, timesteps, masks = map_nested(
-            lambda values: torch.as_tensor(values, **options), (column_observation(batch.observations), *columns)
-        )
+        tensor: Any = functools.partial(torch.as_tensor, dtype=torch.get_default_dtype(), device=self._device)
+        others = batch.actions, batch.returns_to_go, batch.timesteps, batch.masks
+        obs, action, returns, timesteps, masks = map_nested(tensor, (column_observation(batch.observations), *others))
         if self._is_discrete:
             action = action.view(masks.shape).long()
         elif self.action_scaler is not None:
@@ -333,11 +331,10 @@ class DiscreteDecisionTransformer(TransformerAlgoBase, config_class=DiscreteDeci
         Files do not contain the number of these steps, as in d3rlpy. The arguments and errors are those of
         `TransformerAlgoBase.update`.
         """
-        metrics, config, built = super().update(batch), self.config, self._built
-        n, first = getattr(built, "n_tokens", 0) + int(batch.masks.sum()), config.warmup_tokens
-        progress = (n - first) / max(1, config.final_tokens - first)
+        metrics, built, first = super().update(batch), self._built, self.config.warmup_tokens
+        built.n_tokens = n = getattr(built, "n_tokens", 0) + int(batch.masks.sum())
+        progress = (n - first) / max(1, self.config.final_tokens - first)
         factor = n / first if n < first else max(0.1, (1 + math.cos(math.pi * progress)) / 2)
-        built.n_tokens = n
         for group in built.modules.optim.optim.param_groups:
-            group["lr"] = config.learning_rate * factor
-        return metrics | {"learning_rate": config.learning_rate * factor}
+            group["lr"] = self.config.learning_rate * factor
+        return metrics | {"learning_rate": self.config.learning_rate * factor}

@@ -1,4 +1,7 @@
-"""Mean returns of algorithms in environments."""
+"""Mean returns of algorithms in environments.
+
+`EnvironmentEvaluator` is the same for algorithms that learn from transitions, as an evaluator of `fit`.
+"""
 
 from typing import Any
 
@@ -31,7 +34,8 @@ def evaluate_qlearning_with_environment(algo: Any, env: Any, n_trials: int = 10,
 def evaluate_transformer_with_environment(algo: Any, env: Any, n_trials: int = 10) -> float:
     """Return the mean undiscounted return of a stateful transformer.
 
-    The random streams are restored after the episodes.
+    The random streams are restored after the episodes. In d3rlpy they are not: an evaluation within `fit` with sampled
+    actions changes the minibatches of later epochs there.
 
     Args:
         algo: Algorithm with `predict(observation, reward)` and `reset()`, such as a `StatefulTransformerWrapper`. The
