@@ -39,17 +39,13 @@ def scaled(library: Any) -> dict[str, Any]:
 def scaled_actions(library: Any) -> dict[str, Any]:
     """Scalers that are fitted, also of actions."""
     one = np.ones(problem.ACTION_SIZE)
-    scaler = library.preprocessing.MinMaxActionScaler(minimum=-2 * one, maximum=1.5 * one)
-    return scaled(library) | {"action_scaler": scaler}
+    return scaled(library) | {"action_scaler": library.preprocessing.MinMaxActionScaler(-2 * one, 1.5 * one)}
 
 
 def with_gpt_adam_w(library: Any) -> dict[str, Any]:
     """The optimiser for transformers, with clipped gradients and a warm-up."""
-    optimizers = library.optimizers
-    warmup = optimizers.WarmupSchedulerFactory(warmup_steps=5)
-    factory = optimizers.GPTAdamWFactory(
-        eps=problem.EPS, weight_decay=0.1, clip_grad_norm=0.25, lr_scheduler_factory=warmup
-    )
+    make, warmup = library.optimizers.GPTAdamWFactory, library.optimizers.WarmupSchedulerFactory(warmup_steps=5)
+    factory = make(eps=problem.EPS, weight_decay=0.1, clip_grad_norm=0.25, lr_scheduler_factory=warmup)
     return NO_DROPOUT | {"optim_factory": factory}
 
 
@@ -92,35 +88,28 @@ def minibatch(library: Any, discrete: bool, seed: int) -> Any:
     masks = np.arange(LENGTH) >= stream.randint(0, LENGTH, (problem.ROWS, 1))
     later = stream.randint(0, 9, (problem.ROWS, 1)) * masks[:, :1]  # a full context may lie within an episode
     shape = (problem.ROWS, LENGTH)
-    actions = (
-        stream.randint(0, problem.N_ACTIONS, (*shape, 1))
-        if discrete
-        else stream.uniform(-0.9, 0.9, (*shape, problem.ACTION_SIZE))
-    )
     columns = {
-        "observations": stream.randn(*shape, problem.OBS_SIZE), "actions": actions, "rewards": stream.randn(*shape, 1),
-        "returns_to_go": 3 * stream.randn(*shape, 1), "terminals": np.zeros((*shape, 1)),
-        "timesteps": masks.cumsum(1) + later, "masks": np.ones(shape),
+        "observations": stream.randn(*shape, problem.OBS_SIZE), "actions": actions(stream, discrete, shape, (1,)),
+        "rewards": stream.randn(*shape, 1), "returns_to_go": 3 * stream.randn(*shape, 1),
+        "terminals": np.zeros((*shape, 1)), "timesteps": masks.cumsum(1) + later, "masks": np.ones(shape),
     }  # fmt: skip
-    columns = {
-        name: (each * masks.reshape(*shape, *[1] * (each.ndim - 2))).astype(np.float32)
-        for name, each in columns.items()
-    }
+    columns = {name: (each.T * masks.T).T.astype(np.float32) for name, each in columns.items()}
     return library.dataset.TrajectoryMiniBatch(**columns, length=LENGTH)
+
+
+def actions(stream: np.random.RandomState, discrete: bool, shape: tuple[int, ...], of_index: tuple[int, ...]) -> Array:
+    """Actions of so many steps; an index has the shape `of_index`."""
+    if discrete:
+        return stream.randint(0, problem.N_ACTIONS, shape + of_index)
+    return stream.uniform(-0.9, 0.9, (*shape, problem.ACTION_SIZE))
 
 
 def context(library: Any, discrete: bool, n_steps: int) -> Any:
     """The first steps of an episode, for `predict`."""
     stream = np.random.RandomState(n_steps)
-    actions = (
-        stream.randint(0, problem.N_ACTIONS, n_steps)
-        if discrete
-        else stream.uniform(-0.9, 0.9, (n_steps, problem.ACTION_SIZE))
-    )
-    numbers = stream.randn(2, n_steps, 1)
-    return library.algos.TransformerInput(
-        stream.randn(n_steps, problem.OBS_SIZE), actions, *numbers, np.arange(1, n_steps + 1)
-    )
+    chosen, numbers = actions(stream, discrete, (n_steps,), ()), stream.randn(2, n_steps, 1)
+    observations = stream.randn(n_steps, problem.OBS_SIZE)
+    return library.algos.TransformerInput(observations, chosen, *numbers, np.arange(1, n_steps + 1))
 
 
 def predictions(algo: Any, library: Any, discrete: bool) -> Array:
@@ -136,7 +125,7 @@ def answers(library: Any, case: str, optimizer: str, seed: int) -> dict[str, Arr
     torch.manual_seed(seed)
     gradients = d3rlpy_runs.FirstGradients(modules)
     metrics = []
-    found = {}
+    found: dict[str, Array] = {}
     for update in range(d3rlpy_runs.UPDATES):
         metrics.append(algo.update(minibatch(library, discrete, d3rlpy_runs.UPDATES * seed + update)))
         found = found or gradients.found()
@@ -146,14 +135,12 @@ def answers(library: Any, case: str, optimizer: str, seed: int) -> dict[str, Arr
     return {f"{case}/{optimizer}/{seed}/{name}": array for name, array in found.items()}
 
 
-def continued(library: Any, path: str) -> dict[str, Array]:
+def continued(library: Any, path: str) -> dict[str, Any]:
     """What the algorithm in a file predicts, then the metrics of one more update, without dropout, and predictions."""
-    algo, found = library.load_learnable(path), {}
+    algo = library.load_learnable(path)
     discrete = algo.get_action_type().name == "DISCRETE"
-    found["before"] = predictions(algo, library, discrete)
-    for name, value in algo.update(minibatch(library, discrete, 0)).items():
-        found[name] = np.array(value)
-    return found | {"after": predictions(algo, library, discrete)}
+    before, metrics = predictions(algo, library, discrete), algo.update(minibatch(library, discrete, 0))
+    return {"before": before, **metrics, "after": predictions(algo, library, discrete)}
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ class StatefulTransformerWrapper:
 
     def __init__(self, algo: Any, target_return: float, action_sampler: TransformerActionSampler) -> None:
         self.algo, self._target_return, self._action_sampler = algo, target_return, action_sampler
-        self._action_size = algo._config_with_shape().action_size
+        self._size, self._is_continuous = algo._config_with_shape().action_size, not algo._is_discrete
         self.reset()
 
     def reset(self) -> None:
@@ -141,8 +141,7 @@ class StatefulTransformerWrapper:
             x: Observation, [...], or a tuple of arrays.
             reward: Reward of the previous action, 0 at the start of an episode.
         """
-        continuous = self.algo.get_action_type() is ActionSpace.CONTINUOUS
-        placeholder = np.zeros(self._action_size, np.float32) if continuous else 0
+        placeholder = np.zeros(self._size, np.float32) if self._is_continuous else 0
         self._return_to_go -= reward
         self._steps.append([x, placeholder, [reward], [self._return_to_go], self._timestep])
         observations, *others = zip(*self._steps, strict=True)
@@ -173,8 +172,7 @@ class TransformerAlgoBase(LearnableBase):
     def build(self, observation_shape: Shape, action_size: int) -> Implementation:
         transformer = Transformer(self.config, observation_shape, action_size, self._is_discrete).to(self._device)
         optim = self.optimizer("", transformer)
-        options = self.options()
-        del options["gamma"]
+        options = {name: value for name, value in self.options().items() if name != "gamma"}
         agent: Any = agents.BC(transformer, optim.optim, AgentBuffer(None), **options)
         return Implementation(agent, Parts(transformer=transformer, optim=optim))
 

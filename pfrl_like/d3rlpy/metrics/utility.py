@@ -49,8 +49,7 @@ def evaluate_transformer_with_environment(algo: Any, env: Any, n_trials: int = 1
     """
     check_counts(n_trials=n_trials)
     if not hasattr(algo, "reset"):
-        expected = "an object with predict(observation, reward) and reset(): pass algo.as_stateful_wrapper(...)"
-        raise TypeError(f"algo is {type(algo).__name__}, expected {expected}")
+        raise TypeError(f"algo is {type(algo).__name__}, without reset(): pass algo.as_stateful_wrapper(target_return)")
     with open_env(env) as opened, isolated_rng(opened):
         adapted, total = as_gymnasium(opened), 0.0
         for _ in range(n_trials):

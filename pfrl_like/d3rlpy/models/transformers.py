@@ -68,7 +68,6 @@ class Transformer(Head):
     """
 
     _action_embed: nn.Module
-    _output: nn.Linear
 
     def __init__(self, config: Any, observation_shape: Any, action_size: int, discrete: bool) -> None:
         counts = {name: getattr(config, name) for name in ("context_size", "max_timestep", "num_heads", "num_layers")}

@@ -23,8 +23,7 @@ class Transformer:
     config = SimpleNamespace(context_size=2, max_timestep=3)
 
     def __init__(self, action_space: ActionSpace = ActionSpace.CONTINUOUS) -> None:
-        self.inputs: list[Any] = []
-        self.get_action_type = lambda: action_space
+        self.inputs, self._is_discrete = list[Any](), action_space is ActionSpace.DISCRETE
 
     def _config_with_shape(self) -> Any:
         return SimpleNamespace(action_size=2)
