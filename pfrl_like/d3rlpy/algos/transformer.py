@@ -174,7 +174,7 @@ class TransformerAlgoBase(LearnableBase):
         optim = self.optimizer("", transformer)
         options = {name: value for name, value in self.options().items() if name != "gamma"}
         agent: Any = agents.BC(transformer, optim.optim, AgentBuffer(None), **options)
-        return Implementation(agent, Parts(transformer=transformer, optim=optim))
+        return Implementation(self, agent, Parts(transformer=transformer, optim=optim))
 
     def save_policy(self, fname: str) -> NoReturn:
         """Raise an error, because actions depend on several steps.

@@ -14,7 +14,6 @@ from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
 from pfrl_like.d3rlpy.dataset import ReplayBuffer, TransitionMiniBatch
 from pfrl_like.d3rlpy.dataset.library import batch_of_minibatch, sample_batch
 from pfrl_like.d3rlpy.logging import FileAdapterFactory, LoggerAdapterFactory
-from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
 from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation
 
 _FILES = FileAdapterFactory()
@@ -168,7 +167,7 @@ class QLearningAlgoBase(LearnableBase):
         The minibatch is read from columns, unless a subclass defines `update`, or scaled rewards are to be summed.
         """
         slow = self.need_returns_to_go and self.reward_scaler is not None
-        if slow or type(self).update is not QLearningAlgoBase.update:
+        if slow or getattr(self.update, "__func__", None) is not QLearningAlgoBase.update:
             minibatch = dataset.sample_transition_batch(self.batch_size)
             return lambda: self.update(minibatch)
         returns = self.need_returns_to_go
@@ -333,20 +332,19 @@ class QLearningAlgoBase(LearnableBase):
             NotImplementedError: If one of the algorithms has no policy.
             ValueError: If the policies have different classes.
         """
-        self._copy(algo, self.policy_parts[0], algo.policy_parts[0], "policy")
+        _copy(self._built.policy, algo._built.policy)
 
     def copy_policy_optim_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the state of the policy's optimiser of another algorithm. The errors are those of `copy_policy_from`."""
-        self._copy(algo, self.policy_parts[1], algo.policy_parts[1], "policy")
+        _copy(self._built.policy_optim, algo._built.policy_optim)
 
     def copy_q_function_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the parameters of the Q-functions of another algorithm. The errors are those of `copy_policy_from`."""
-        own, other = ("q_funcs" if each.critic_optimizer else "" for each in (self, algo))
-        self._copy(algo, own, other, "Q-function")
+        _copy(self._built.q_function, algo._built.q_function)
 
     def copy_q_function_optim_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the state of the critics' optimiser of another algorithm. The errors are those of `copy_policy_from`."""
-        self._copy(algo, self.critic_optimizer, algo.critic_optimizer, "Q-function")
+        _copy(self._built.q_function_optim, algo._built.q_function_optim)
 
     def reset_optimizer_states(self) -> None:
         """Forget the states of all optimisers, for example Adam's moments."""
@@ -383,17 +381,17 @@ class QLearningAlgoBase(LearnableBase):
             raise ValueError(f"x has shape {tuple(obs.shape)}, expected a batch axis: pass x[None] for one observation")
         return obs
 
-    def _copy(self, algo: "QLearningAlgoBase", name: str, other: str, what: str) -> None:
-        for each, part in ((self, name), (algo, other)):
-            if not part:
-                raise NotImplementedError(f"{type(each).__name__} has no {what}")
-        target, source = getattr(self._built.modules, name), getattr(algo._built.modules, other)
-        if isinstance(target, OptimizerWrapper):  # learning rates stay those of the target
-            target, source = target.optim, source.optim
-            state = {"state": source.state_dict()["state"], "param_groups": target.state_dict()["param_groups"]}
-        else:
-            state = source.state_dict()
-        kinds = [type(part[0] if isinstance(part, torch.nn.ModuleList) else part).__name__ for part in (target, source)]
-        if kinds[0] != kinds[1]:
-            raise ValueError(f"algo has a {kinds[1]}, expected a {kinds[0]}")
-        target.load_state_dict(state)
+
+def _copy(target: Any, source: Any) -> None:
+    """Copy the parameters of a network, or the state of an optimiser, whose learning rates stay.
+
+    Raises:
+        ValueError: If the classes differ.
+    """
+    kinds = [type(part[0] if isinstance(part, torch.nn.ModuleList) else part).__name__ for part in (target, source)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"algo has a {kinds[1]}, expected a {kinds[0]}")
+    state = source.state_dict()
+    if isinstance(target, torch.optim.Optimizer):
+        state = {"state": state["state"], "param_groups": target.state_dict()["param_groups"]}
+    target.load_state_dict(state)

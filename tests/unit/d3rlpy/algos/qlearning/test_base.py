@@ -180,6 +180,23 @@ def test_parameters_and_states_of_optimisers_are_copied_and_forgotten() -> None:
         sac.copy_policy_from(trained(d3rlpy.algos.TD3Config))
 
 
+def test_the_implementation_shows_shapes_networks_and_optimisers() -> None:
+    sac = trained(d3rlpy.algos.SACConfig)
+    impl, parts = sac.impl, sac.impl.modules
+    assert (impl.observation_shape, impl.action_size, impl.device) == ((3,), 2, "cpu:0")
+    assert (impl.policy, impl.q_function) == (parts.policy, parts.q_funcs)
+    assert (impl.policy_optim, impl.q_function_optim) == (parts.actor_optim.optim, parts.critic_optim.optim)
+    with pytest.raises(NotImplementedError, match="BC has no Q-function"):
+        _ = trained(d3rlpy.algos.BCConfig).impl.q_function
+
+
+def test_fit_calls_an_update_that_replaces_the_methods() -> None:
+    algo, sizes = small(d3rlpy.algos.DQNConfig).create(), []
+    algo.update = lambda batch: {"loss": float(sizes.append(len(batch)) or 0)}
+    algo.fit(dataset(True), 4, 2, logger_adapter=d3rlpy.logging.NoopAdapterFactory(), show_progress=False)
+    assert sizes == [8, 8, 8, 8]
+
+
 def test_the_exported_policy_acts_equally(tmp_path: Path) -> None:
     algo = trained(d3rlpy.algos.TD3Config, action_scaler=d3rlpy.preprocessing.MinMaxActionScaler())
     algo.save_policy(str(tmp_path / "policy.pt"))
