@@ -168,7 +168,7 @@ def test_parameters_and_states_of_optimisers_are_copied_and_forgotten() -> None:
     sac.copy_q_function_optim_from(cql)
     np.testing.assert_array_equal(sac.predict(OBS), cql.predict(OBS))
     action = np.zeros((5, 2), np.float32)
-    np.testing.assert_array_equal(sac.predict_value(OBS, action), cql.predict_value(OBS, action))
+    np.testing.assert_array_equal(sac.predict_value(OBS, action.astype(float)), cql.predict_value(OBS, action))
     ours, theirs = (each.impl.modules.actor_optim.optim.state_dict() for each in (sac, cql))
     torch.testing.assert_close(ours["state"], theirs["state"])
     assert ours["param_groups"][0]["lr"] == 3e-4
