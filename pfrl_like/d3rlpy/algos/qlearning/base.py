@@ -1,6 +1,5 @@
 """The base class of algorithms that learn from transitions."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -10,17 +9,13 @@ import torch
 from pfrl_like.algos.fitting.saving import export_greedy
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.d3rlpy.algos.qlearning import offline, online
-from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation
 from pfrl_like.d3rlpy.base import LearnableBase
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
 from pfrl_like.d3rlpy.dataset import ReplayBuffer, TransitionMiniBatch
 from pfrl_like.d3rlpy.dataset.library import batch_of_minibatch, sample_batch
 from pfrl_like.d3rlpy.logging import FileAdapterFactory, LoggerAdapterFactory
-from pfrl_like.d3rlpy.optimizers import OptimizerFactory, OptimizerWrapper
 from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation, Shape
-from pfrl_like.errors import NotFittedError
-from pfrl_like.q_functions import QFunctionEnsemble
-from pfrl_like.utils.contexts import evaluating, keep_training_mode
+from pfrl_like.utils.contexts import keep_training_mode
 
 _FILES = FileAdapterFactory()
 #: Function called as (algorithm, epoch, number of steps).
@@ -43,35 +38,16 @@ class QLearningAlgoBase(LearnableBase):
 
     #: Statistic of the agent for each metric.
     metrics: ClassVar[Mapping[str, str]] = {}
-    #: Argument of the agent for each field of the config that is passed unchanged.
-    arguments: ClassVar[Mapping[str, str]] = {}
     #: d3rlpy's names of the policy, its optimiser, and the optimiser of the Q-functions. Empty if there is none.
     policy_parts: ClassVar[tuple[str, str]] = ("", "")
     critic_optimizer: ClassVar[str] = ""
 
-    #: Prefix of the factory of an optimiser, if it is not that of its learning rate.
-    factories: ClassVar[Mapping[str, str]] = {}
-
-    @abstractmethod
-    def build(self, observation_shape: Shape, action_size: int) -> Implementation:
-        """Return the agent with its networks. The arguments are those of `create_impl`."""
-
     def inner_create_impl(self, observation_shape: Shape, action_size: int) -> None:
-        self._impl = self.build(observation_shape, action_size)
-        self._impl.modules.use_scaler(self.observation_scaler)
-        for network in self._impl.modules.get_torch_modules().values():
-            network.train()  # d3rlpy's targets sample quantiles and have dropout in updates, too
-        # So do policies; only the policy's loss evaluates critics. Random policies have no agent.
-        for name, network in getattr(self._impl.agent, "__dict__", {}).items():
+        """Build the agent. As in d3rlpy, updates evaluate only the critics, and only for the policy's loss."""
+        super().inner_create_impl(observation_shape, action_size)
+        for name, network in getattr(self._impl.agent, "__dict__", {}).items():  # random policies have no agent
             if isinstance(network, torch.nn.Module) and "q_func" not in name:
                 keep_training_mode(network)
-
-    def module_states(self) -> dict[str, Any]:
-        states: dict[str, Any] = self._built.modules.state_dicts()
-        return states
-
-    def load_module_states(self, states: dict[str, Any]) -> None:
-        self._built.modules.load_state_dicts(states)
 
     def save_policy(self, fname: str) -> None:
         """Export the greedy policy, with scalers, to a file that runs without this library.
@@ -102,7 +78,7 @@ class QLearningAlgoBase(LearnableBase):
             NotFittedError: If the networks are not built.
             ValueError: If `x` is one observation without a batch axis.
         """
-        return self._acted(x, self._greedy)
+        return self._acted(self._observations(x), self._greedy)
 
     def sample_action(self, x: Observation) -> NDArray:
         """Return actions sampled from the policy, in the shapes of `predict`. A deterministic policy acts greedily.
@@ -114,7 +90,7 @@ class QLearningAlgoBase(LearnableBase):
             NotFittedError: If the networks are not built.
             ValueError: If `x` is one observation without a batch axis.
         """
-        return self._acted(x, self._sample)
+        return self._acted(self._observations(x), self._sample)
 
     def predict_value(self, x: Observation, action: NDArray) -> NDArray:
         """Return the mean of the critics' values, [N].
@@ -188,6 +164,10 @@ class QLearningAlgoBase(LearnableBase):
             statistics: Statistics of the agent's update.
         """
         return {name: float(statistics[ours].mean()) for name, ours in self.metrics.items() if ours in statistics}
+
+    def fit_scaler(self, scaler: Any, dataset: ReplayBuffer) -> None:
+        """Fit a scaler to the transitions of a dataset."""
+        scaler.fit_with_transition_picker(dataset.episodes, dataset.transition_picker)
 
     def learn_from(self, dataset: ReplayBuffer) -> Callable[[], dict[str, float]]:
         """Sample a minibatch, and return a function that makes an update from it.
@@ -381,26 +361,6 @@ class QLearningAlgoBase(LearnableBase):
 
     # Parts that subclasses use
 
-    def optimizer(self, prefix: str, *modules: torch.nn.Module) -> OptimizerWrapper:
-        """Return the optimiser of modules, whose parameters are numbered in their order.
-
-        Args:
-            prefix: Beginning of the names of the fields with the factory and the learning rate, for example "actor_".
-            modules: The modules.
-        """
-        members = [each.members if isinstance(each, QFunctionEnsemble) else each for each in modules]
-        named = [pair for module in members for pair in module.named_modules()]
-        factory: OptimizerFactory = getattr(self.config, f"{self.factories.get(prefix, prefix)}optim_factory")
-        return factory.create(named, getattr(self.config, f"{prefix}learning_rate"), self.compiled)
-
-    def options(self) -> dict[str, Any]:
-        """Return the agent's arguments: those of the table `arguments`, and those that all agents have."""
-        given = {argument: getattr(self.config, field) for field, argument in self.arguments.items()}
-        return given | {
-            "gamma": self.gamma, "minibatch_size": self.batch_size, "device": torch.device(self._device),
-            **({"compile": True} if self.compiled else {}),
-        }  # fmt: skip
-
     def _greedy(self, obs: Any) -> Any:
         """Return greedy actions as a tensor."""
         return self._built.agent.greedy_actions(obs)[0]
@@ -417,15 +377,6 @@ class QLearningAlgoBase(LearnableBase):
         """
         return self._acted_tensor(obs, self._greedy)
 
-    def _acted_tensor(self, obs: Any, act: Callable[[Any], Any]) -> torch.Tensor:
-        with torch.no_grad(), self._evaluating():
-            actions: torch.Tensor = act(obs)
-        return actions if self.action_scaler is None else self.action_scaler.reverse_transform(actions)
-
-    def _acted(self, x: Observation, act: Callable[[Any], Any]) -> NDArray:
-        acted: NDArray = self._acted_tensor(self._observations(x), act).cpu().numpy()
-        return acted
-
     def _observations(self, x: Any) -> Any:
         """Return observations as tensors.
 
@@ -437,21 +388,6 @@ class QLearningAlgoBase(LearnableBase):
         if not isinstance(obs, tuple) and obs.ndim < 2:
             raise ValueError(f"x has shape {tuple(obs.shape)}, expected a batch axis: pass x[None] for one observation")
         return obs
-
-    def _evaluating(self) -> Any:
-        return evaluating(torch.nn.ModuleList(self._built.modules.get_torch_modules().values()))
-
-    @property
-    def _built(self) -> Any:
-        """The implementation.
-
-        Raises:
-            NotFittedError: If the networks are not built.
-        """
-        if self._impl is None:
-            advice = "call fit, fit_online, build_with_dataset or build_with_env first"
-            raise NotFittedError(f"{type(self).__name__} has no networks: {advice}")
-        return self._impl
 
 
 def _copy(target: Any, source: Any) -> None:
