@@ -3,10 +3,14 @@
 from typing import Any
 
 import pytest
-from estimator_parts import ALL, SMALL_FILTERS, WITHOUT_FIT, images, make
+import torch
+from estimator_parts import ALL, QUIET, SEQUENTIAL, SMALL_FILTERS, WITHOUT_FIT, Bounded, images, make, vectors
 
+from pfrl_like.algos.fitting.hyperparameters import parameters_of
+from pfrl_like.ope import FQE
 from pfrl_like.testing import check_estimator
 from pfrl_like.testing import estimator_checks as estimators
+from pfrl_like.utils import set_random_seed
 
 
 @pytest.mark.representatives(4)
@@ -50,3 +54,34 @@ def test_estimator_of_images_keeps_them(name: str) -> None:
         )
 
     check_estimator(build, images(build().discrete_action))
+
+
+COMPILED = [*(name for name in ALL if name not in (*SEQUENTIAL, "MOPO")), "PPO"]
+
+
+def updated(name: str, **options: Any) -> Any:
+    """An estimator after eight updates, or as many rollouts."""
+    set_random_seed(0)
+    made = make(name, **options)
+    if name == "PPO":
+        return made.fit_online(Bounded(), n_steps=60, n_steps_per_epoch=30, **QUIET)
+    return made.fit(vectors(made.discrete_action), n_steps=8, n_steps_per_epoch=4, **QUIET)
+
+
+def assert_compiled_equals_eager(name: str) -> None:
+    eager, compiled = (updated(name, compile=compile) for compile in (False, True))
+    assert compiled.impl._compiled._regions
+    torch.testing.assert_close(parameters_of(compiled.impl), parameters_of(eager.impl), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.representatives(3)
+@pytest.mark.parametrize("name", COMPILED)
+def test_updates_that_would_be_compiled_equal_ordinary_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda region, **_: region)
+    assert_compiled_equals_eager(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_updates_equal_ordinary_ones(name: str) -> None:
+    assert_compiled_equals_eager(name)
