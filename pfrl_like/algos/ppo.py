@@ -11,9 +11,8 @@ from torch import nn
 from pfrl_like import agents
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.fitting.epochs import warn_of_hooks
-from pfrl_like.algos.fitting.fitting import Training
 from pfrl_like.algos.fitting.networks import adam, categorical_policy, value_function
-from pfrl_like.algos.fitting.online import build_for_env, train_online
+from pfrl_like.algos.fitting.online import build_for_env, online_training, train_online
 from pfrl_like.algos.fitting.unsupported import NoFit, NoValues
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.make_env import accept_env_ids
@@ -140,6 +139,7 @@ class PPO(NoFit, NoValues, Estimator):
         save_metrics: bool = True,
         callback: Callable[[Any, int, int], Any] | None = None,
         tensorboard_dir: str | None = None,
+        resume: bool = False,
     ) -> Self:
         """Train in an environment. If the agent is already built, its training continues.
 
@@ -162,28 +162,28 @@ class PPO(NoFit, NoValues, Estimator):
             save_metrics: True to write metrics and models to disk.
             callback: Function called as (estimator, epoch, steps so far) at the end of every epoch.
             tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
+            resume: True to save a checkpoint with each model, and to continue a run that was stopped from its newest
+                checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder.
 
         Returns:
             The estimator itself.
 
         Raises:
             ValueError: If a number is out of range, a hyperparameter has a value that PPO does not support,
-                observations of the environment are not arrays, or `eval_env` is `env`.
+                observations of the environment are not arrays, `eval_env` is `env`, or `resume` is True and another
+                argument does not allow it.
+            CheckpointError: If no checkpoint of the run can be loaded.
             TypeError: If the environment has the wrong kind of actions, an argument is not an environment, function
                 or path, or `buffer` is not None.
             NonFiniteError: If observations, rewards or losses contain NaN or infinity.
         """
+        given = locals()
         if buffer is not None:
             raise TypeError(f"buffer is {buffer!r:.80}, but PPO learns only from steps of its own policy: pass None")
         check_counts(n_epochs=n_epochs, eval_interval=eval_interval)
         check_apart(env, eval_env)
         self._augment()
-        training = Training(
-            self, experiment_name or f"{type(self).__name__}_online",
-            n_epochs * n_steps_per_epoch if n_steps is None else n_steps, n_steps_per_epoch, save_interval,
-            show_progress, callback, with_timestamp=with_timestamp, save_metrics=save_metrics, logdir=logdir,
-            verbose=verbose, tensorboard=tensorboard, tensorboard_dir=tensorboard_dir,
-        )  # fmt: skip
+        training = online_training(self, given)
         warn_of_hooks(self)
         build_for_env(self, env)
         actor: Any = RolloutActor(self, as_gymnasium(env).action_space)
@@ -241,8 +241,7 @@ class RolloutUpdates:
     """
 
     def __init__(self, algo: Any) -> None:
-        self.algo, self._n_updates = algo, algo.impl.n_updates
-        agent = algo.impl
+        self.algo, agent = algo, algo.impl
         updates = agent.epochs * -(-agent.update_interval // agent.minibatch_size)  # gradient steps of a rollout
         for name in algo.loss_names.values():
             record = getattr(agent, f"{name}_record")
@@ -252,6 +251,7 @@ class RolloutUpdates:
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch."""
         self.returns: list[float] = []
+        self._n_updates = self.algo.impl.n_updates
         self._losses: dict[str, list[float]] = {name: [] for name in self.algo.loss_names}
 
     def __call__(self, clock: Clock) -> None:

@@ -7,7 +7,6 @@ import torch
 from estimator_parts import ALL, QUIET, SEQUENTIAL, SMALL_FILTERS, WITHOUT_FIT, Bounded, images, make, vectors
 
 from pfrl_like.algos.fitting.hyperparameters import parameters_of
-from pfrl_like.ope import FQE
 from pfrl_like.testing import check_estimator
 from pfrl_like.testing import estimator_checks as estimators
 from pfrl_like.utils import set_random_seed
