@@ -2,8 +2,6 @@
 
 from typing import Any, ClassVar
 
-from torch import nn
-
 from pfrl_like import agents
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.fitting.networks import adam, categorical_policy, deterministic_policy
@@ -55,10 +53,7 @@ class BC(NoValues, Estimator):
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         policy = deterministic_policy(self._encoder(observation_shape), action_size)
-        return agents.BC(policy, self._optimizer(policy), **self._common())
-
-    def _optimizer(self, policy: nn.Module) -> Any:
-        return adam(policy, self.learning_rate, self.eps)
+        return agents.BC(policy, adam(policy, self.learning_rate, self.eps), **self._common())
 
 
 class DiscreteBC(BC):
@@ -107,4 +102,5 @@ class DiscreteBC(BC):
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         policy = categorical_policy(self._encoder(observation_shape), action_size)
-        return agents.DiscreteBC(policy, self._optimizer(policy), beta=self.beta, **self._common())
+        optimizer = adam(policy, self.learning_rate, self.eps)
+        return agents.DiscreteBC(policy, optimizer, beta=self.beta, **self._common())

@@ -62,7 +62,7 @@ class SACN(SAC):
     update_actor_interval = 1
 
     def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        return {"eta": 0.0}
+        return {"eta": getattr(self, "eta", 0.0)}
 
 
 class EDAC(SACN):
@@ -116,6 +116,3 @@ class EDAC(SACN):
     """
 
     eta: float = 1.0
-
-    def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        return {"eta": self.eta}

@@ -54,6 +54,10 @@ class RandomActions(nn.Module):
 class RandomSelection(NoFit, NoValues):
     """Mixin for estimators that select random actions and have no networks."""
 
+    ignores_unknown = False
+    later_names: ClassVar[Any] = {**Estimator.later_names, "gamma": "random actions have no values to discount"}
+    batch_size = 256
+
     def sample_action(self: Any, x: Any, *, action_mask: Any = None) -> Any:
         """Return random actions. Arguments and errors are the same as in `predict`."""
         return self.predict(x, action_mask=action_mask)
@@ -116,10 +120,6 @@ class RandomPolicy(RandomSelection, Estimator):
         impl: Agent to use. If None, the estimator builds an agent.
     """
 
-    ignores_unknown = False
-    later_names: ClassVar[Any] = {**Estimator.later_names, "gamma": "random actions have no values to discount"}
-
-    batch_size = 256
     distribution: str = "uniform"
     normal_std: float = 1.0
 
@@ -179,10 +179,7 @@ class DiscreteRandomPolicy(RandomSelection, Estimator):
         impl: Agent to use. If None, the estimator builds an agent.
     """
 
-    ignores_unknown = False
-    later_names: ClassVar[Any] = {**Estimator.later_names, "gamma": "random actions have no values to discount"}
     discrete_action = True
-    batch_size = 256
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         return RandomActions(action_size, "uniform", 0.0)

@@ -50,7 +50,7 @@ def left(algo: Any, folder: Path, buffer: Any = None) -> dict[str, str]:
     """Digests of all that later updates, or readers, may see."""
     agent = algo.impl
     return digests({
-        "agent": agent.state_dict(), "t": [getattr(agent, each, 0) for each in ("t", "optim_t", "n_updates")],
+        "agent": agent.state_dict(), "t": [getattr(agent, each, None) for each in ("t", "optim_t", "n_updates")],
         "metrics": rows(folder),
         "scores": algo.eval_results_, "streams": GlobalStreams.now().to_plain(),
         "buffer": {} if buffer is None else buffer.state_dict(),
@@ -94,6 +94,15 @@ def test_a_stopped_fit_that_resumes_equals_a_whole_one(name: str, stops: str, tm
 
 
 @pytest.mark.slow
+def test_a_stopped_model_of_an_environment_resumes(tmp_path: Path) -> None:
+    options = {"batch_size": 16, "n_ensembles": 2}
+    whole = fit("MOPO", tmp_path / "whole", algo=MOPO(**options))
+    with pytest.raises(Stopped):
+        fit("MOPO", tmp_path / "stopped", algo=MOPO(**options), callback=within)
+    assert not differences(whole, fit("MOPO", tmp_path / "stopped", 1, MOPO(**options)))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {"n_steps": 24, "n_steps_per_epoch": 5}, {"save_interval": 2}, {"logging_strategy": "steps", "logging_steps": 3},
 ])  # fmt: skip
@@ -117,6 +126,18 @@ def test_a_stopped_fit_with_a_model_of_the_environment_resumes(name: str, tmp_pa
     assert not differences(whole, fit(name, tmp_path / "stopped", 1, again))
 
 
+def test_what_callbacks_set_is_kept(tmp_path: Path) -> None:
+    def fall(algo: Any, epoch: int, step: int) -> None:
+        algo.set_params(learning_rate=algo.learning_rate / 2, gamma=algo.gamma / 2)
+
+    whole = fit("DQN", tmp_path / "whole", epoch_callback=fall)
+    with pytest.raises(Stopped):
+        fit("DQN", tmp_path / "stopped", epoch_callback=fall, callback=within)
+    algo = made("DQN")
+    assert not differences(whole, fit("DQN", tmp_path / "stopped", 1, algo, epoch_callback=fall))
+    assert algo.impl.gamma == 0.99 / 16
+
+
 def test_a_finished_fit_learns_no_more_and_one_of_more_epochs_goes_on(tmp_path: Path) -> None:
     first = fit("DQN", tmp_path, n_epochs=2)
     assert not differences(first, fit("DQN", tmp_path, 1, n_epochs=2))
@@ -125,7 +146,7 @@ def test_a_finished_fit_learns_no_more_and_one_of_more_epochs_goes_on(tmp_path: 
 
 def test_what_does_not_resume_is_refused(tmp_path: Path) -> None:
     for options in ({"with_timestamp": True}, {"save_metrics": False}, {"enable_ddp": True}):
-        with pytest.raises(ValueError, match="resume is True, which needs with_timestamp=False, save_metrics=True"):
+        with pytest.raises(ValueError, match="resume needs with_timestamp=False, save_metrics=True"):
             fit("DQN", tmp_path, **options)
     fit("DQN", tmp_path, n_epochs=1)
     with pytest.raises(CheckpointError, match="has no checkpoint to resume from"):

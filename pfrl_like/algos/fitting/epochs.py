@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Self
 
 from torch import Tensor
@@ -223,11 +224,14 @@ class RunLog:
         n_steps_per_epoch: Number of steps per epoch.
         env: Environment of the training, whose random streams checkpoints contain. None without an environment.
         source: Object whose state checkpoints contain, for example a `SerialSource`.
+
+    Attributes:
+        checkpoint: Function that saves a checkpoint, given the clock, if the run saves checkpoints.
     """
 
     def __init__(self, training: Any, n_steps_per_epoch: int, env: Any = None, source: Any = None) -> None:
         self.training, self.env, self.source = training, env, source
-        self._checkpoints: Checkpoints | None = None
+        self.checkpoint: Callback = lambda clock: None
         name, writes = training.experiment_name, training.save_metrics and training.writes_output
         self.verbose = training.verbose and training.writes_output
         self.directory: str | None = None
@@ -271,15 +275,9 @@ class RunLog:
             state = RunState(agent, self.env, self.source, [*parts, *self._loggers])
             if self._found is not None:
                 self._found.restore(state, clock, _LOGGER)
-            writes = FailedWrites(_LOGGER, stops=True)
-            options: Any = {"at_end": True, "keep": 2, "resumed_from": self._found}
-            self._checkpoints = Checkpoints(agent, state, None, folder, writes, **options)
-
-    def checkpoint(self, clock: Clock) -> None:
-        """At the end of an epoch, save a checkpoint if the run saves checkpoints and a model is due."""
-        n_done = self.training.epoch - self.training.first
-        if self._checkpoints is not None and n_done % self.training.save_interval == 0:
-            self._checkpoints.save(clock, "_checkpoint")
+            writes, found = FailedWrites(_LOGGER, stops=True), self._found
+            checkpoints = Checkpoints(agent, state, None, folder, writes, at_end=True, keep=2, resumed_from=found)
+            self.checkpoint = partial(checkpoints.save, suffix="_checkpoint")
 
     def params(self, params: Mapping[str, Any]) -> None:
         """Print the hyperparameters, without secrets, and write them to `params.json`."""

@@ -118,7 +118,7 @@ class Fitting:
                 episodes; see `data_parallel`. Each minibatch has `batch_size` transitions for each process, and a pass
                 has fewer updates. Only the first process prints and writes files.
             tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
-            resume: True to save a checkpoint with each model, and to continue a run that was stopped from its newest
+            resume: True to save a checkpoint after each epoch, and to continue a run that was stopped from its newest
                 checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder.
 
         Returns:
@@ -265,11 +265,10 @@ class Training:
     first: int = 0
 
     def __post_init__(self) -> None:
-        self.epoch = self.first
+        self.epoch, self._params = self.first, self.algo.get_params(deep=False)
         check_flags(resume=self.resume)
         if self.resume and (self.with_timestamp or not self.save_metrics or self.logger_adapter or self.enable_ddp):
-            needed = "with_timestamp=False, save_metrics=True, enable_ddp=False and no logger_adapter"
-            raise ValueError(f"resume is True, which needs {needed}")
+            raise ValueError("resume needs with_timestamp=False, save_metrics=True, no logger_adapter, no enable_ddp")
         check_counts(n_steps_per_epoch=self.n_steps_per_epoch, save_interval=self.save_interval)
         check_counts(logging_steps=self.logging_steps)
         check_counts(optional=True, n_steps=self.n_steps)
@@ -281,12 +280,15 @@ class Training:
             check_folder(self.logdir, self.experiment_name, self.with_timestamp)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the number of the epoch and the scores of earlier epochs."""
-        return {"epoch": self.epoch, "scores": self.algo.eval_results_}
+        """Return the number of the epoch, the scores of earlier epochs, and hyperparameters that callbacks changed."""
+        plain, now = bool | int | float | str | None, self.algo.get_params(deep=False).items()
+        changed = {name: new for name, new in now if isinstance(new, plain) and new != self._params[name]}
+        return {"epoch": self.epoch, "scores": self.algo.eval_results_, "params": changed}
 
     def restore_state(self, state: Mapping[str, Any]) -> tuple[str, ...]:
         """Restore the result of `saved_state`."""
         self.epoch, self.algo.eval_results_ = state["epoch"], state["scores"]
+        self.algo.set_params(**state["params"])
         return ()
 
     def callbacks_for(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
@@ -337,10 +339,9 @@ class Training:
                 log.metrics(epoch, step, metrics if self.interval is None else dict.fromkeys(algo.loss_names) | scores)
                 for call in self.callbacks_for(self.epoch_callback, epoch):
                     call(clock)
-                self.epoch = epoch + 1
+                self.epoch = epoch = epoch + 1
                 log.checkpoint(clock)
-                yield epoch, metrics
-                epoch += 1
+                yield epoch - 1, metrics
 
 
 def log_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:

@@ -306,7 +306,7 @@ class OnlineFitting:
             callback: Function called as (estimator, epoch, steps so far) at the end of every epoch.
             tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
             timelimit_aware: Must be True: a step at which a time limit ends the episode is truncated, not terminal.
-            resume: True to save a checkpoint with each model, and to continue a run that was stopped from its newest
+            resume: True to save a checkpoint after each epoch, and to continue a run that was stopped from its newest
                 checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder.
 
         Returns:
@@ -423,14 +423,9 @@ def online_training(algo: Any, given: Mapping[str, Any]) -> Training:
 
 
 def train_online(
-    training: Training,
-    source: SerialSource,
-    updates: OnlineUpdates,
-    eval_env: Any,
-    eval_epsilon: float,
-    eval_interval: int = 1,
-    parts: Sequence[Any] = (),
-) -> None:
+    training: Training, source: SerialSource, updates: OnlineUpdates, eval_env: Any, eval_epsilon: float,
+    eval_interval: int = 1, parts: Sequence[Any] = (),
+) -> None:  # fmt: skip
     """Train an estimator in an environment.
 
     Args:
