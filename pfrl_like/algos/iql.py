@@ -92,7 +92,7 @@ class DiscreteIQL(IQL):
         weight_temp: Inverse temperature of the weights. A larger value gives the advantage more influence.
         max_weight: Maximum weight. Larger weights are clipped.
         actor_learning_rate: Learning rate of the policy.
-        critic_learning_rate: Learning rate of the critics.
+        critic_learning_rate: Learning rate of the critics and of the value function.
         tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
         n_critics: Number of Q-functions. Targets use the minimum of their values.
