@@ -13,9 +13,8 @@ from torch import nn
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
-from pfrl_like.utils.checks import names_unknown_keywords
+from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.contexts import MODE_LOCK, Mode, evaluating_in_thread, state_with_mode
-from pfrl_like.utils.integers import takes_integral_floats
 from pfrl_like.utils.reprs import never_raising, shown
 
 #: Text that names the function to use instead of the method `learn` of other libraries.

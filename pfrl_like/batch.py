@@ -1,6 +1,7 @@
 """`Batch`, the input of an update, and functions for nested observations."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,14 +33,18 @@ def describe_nested(nested: Any) -> Any:
     return map_nested(describe, nested)
 
 
-def concatenate_nested(parts: Sequence[Any]) -> Any:
-    """Concatenate nested values of the same structure along the first axis of their tensors; None stays None."""
+def combine_nested(function: Callable[[list[Any]], Any], parts: Sequence[Any]) -> Any:
+    """Apply `function` to the list of corresponding leaves of nested values of the same structure; None stays None."""
     first = parts[0]
     if isinstance(first, Mapping):
-        return {key: concatenate_nested([part[key] for part in parts]) for key in first}
+        return {key: combine_nested(function, [part[key] for part in parts]) for key in first}
     if isinstance(first, tuple | list):
-        return tuple(concatenate_nested([part[i] for part in parts]) for i in range(len(first)))
-    return None if first is None else torch.cat(list(parts))
+        return tuple(combine_nested(function, [part[i] for part in parts]) for i in range(len(first)))
+    return None if first is None else function(list(parts))
+
+
+#: Function that concatenates nested values of the same structure along the first axis of their tensors.
+concatenate_nested = functools.partial(combine_nested, torch.cat)
 
 
 def first_leaf(nested: Any) -> Any:

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.utils.checks import names_unknown_keywords
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.reprs import never_raising, with_arguments
 
 #: Attributes that a class must define together. If a class defines only some of them, it gets the defaults of

@@ -22,8 +22,7 @@ from pfrl_like.utils.batch_states import (
     recurrent_states,
     rewards_and_ends,
 )
-from pfrl_like.utils.checks import check_counts, names_unknown_keywords
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.recurrent import flatten_sequences_time_first
 from pfrl_like.utils.reprs import never_raising
 

@@ -21,9 +21,7 @@ class QuadraticActionValue(ActionValue):
     """
 
     def __init__(self, mu: Tensor, mat: Tensor, v: Tensor, min_action: Any = None, max_action: Any = None) -> None:
-        self.mu = mu
-        self.mat = mat
-        self.v = v
+        self.mu, self.mat, self.v = mu, mat, v
         self.min_action = _as_bound(min_action, mu)
         self.max_action = _as_bound(max_action, mu)
         self.device = mu.device
@@ -81,8 +79,7 @@ class SingleActionValue(ActionValue):
     """
 
     def __init__(self, evaluator: Callable[[Any], Tensor], maximizer: Callable[[], Tensor] | None = None) -> None:
-        self.evaluator = evaluator
-        self.maximizer = maximizer
+        self.evaluator, self.maximizer = evaluator, maximizer
 
     @property
     def params(self) -> tuple[Tensor, ...]:

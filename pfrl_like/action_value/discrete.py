@@ -11,7 +11,7 @@ from pfrl_like.action_value.base import ActionValue, Elementwise, Losses, as_row
 from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
 from pfrl_like.functions.losses import categorical_projection, huber, td_target
 
-Formatter = Callable[[Any], Any]
+Format = Callable[[Any], Any]
 
 
 def identity(values: Any) -> Any:
@@ -37,15 +37,13 @@ class DiscreteActionValue(ActionValue):
     q_values: Tensor
 
     def __init__(
-        self, q_values: Tensor, q_values_formatter: Formatter = identity, action_mask: Tensor | None = None
+        self, q_values: Tensor, q_values_formatter: Format = identity, action_mask: Tensor | None = None
     ) -> None:
         if not isinstance(q_values, Tensor):
             raise TypeError(f"q_values is {type(q_values).__name__}, expected a tensor [B, n_actions]")
         if q_values.ndim != 2:
             raise ValueError(f"q_values has shape {tuple(q_values.shape)}, expected [B, n_actions]")
-        self.q_values = q_values
-        self.q_values_formatter = q_values_formatter
-        self.action_mask = action_mask
+        self.q_values, self.q_values_formatter, self.action_mask = q_values, q_values_formatter, action_mask
 
     @property
     def n_actions(self) -> int:
@@ -148,22 +146,16 @@ class DistributionalDiscreteActionValue(DistributionActionValue):
     """
 
     def __init__(
-        self,
-        q_dist: Tensor,
-        z_values: Tensor,
-        q_values_formatter: Formatter = identity,
-        action_mask: Tensor | None = None,
+        self, q_dist: Tensor, z_values: Tensor, q_values_formatter: Format = identity, action_mask: Tensor | None = None
     ) -> None:
         if not (isinstance(q_dist, Tensor) and isinstance(z_values, Tensor)):
             raise TypeError(f"q_dist and z_values are {type(q_dist)} and {type(z_values)}, expected tensors")
         if q_dist.ndim != 3 or z_values.shape != q_dist.shape[2:]:
             got = f"q_dist has shape {tuple(q_dist.shape)} and z_values {tuple(z_values.shape)}"
             raise ValueError(f"{got}, expected [B, n_actions, n_atoms] and [n_atoms]")
-        self.q_dist = q_dist
-        self.z_values = z_values
+        self.q_dist, self.z_values = q_dist, z_values
         self.q_values = q_dist @ z_values
-        self.q_values_formatter = q_values_formatter
-        self.action_mask = action_mask
+        self.q_values_formatter, self.action_mask = q_values_formatter, action_mask
 
     @property
     def params(self) -> tuple[Tensor, ...]:

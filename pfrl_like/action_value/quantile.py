@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value.base import Losses, lazy_attribute
-from pfrl_like.action_value.discrete import DistributionActionValue, Formatter, identity
+from pfrl_like.action_value.discrete import DistributionActionValue, Format, identity
 from pfrl_like.functions.losses import even_fractions, quantile_huber, td_target
 
 
@@ -31,7 +31,7 @@ class QuantileDiscreteActionValue(DistributionActionValue):
     def __init__(
         self,
         quantiles: Tensor,
-        q_values_formatter: Formatter = identity,
+        q_values_formatter: Format = identity,
         action_mask: Tensor | None = None,
         taus: Tensor | None = None,
         masses: Tensor | None = None,
@@ -40,11 +40,8 @@ class QuantileDiscreteActionValue(DistributionActionValue):
             raise TypeError(f"quantiles is {type(quantiles).__name__}, expected a tensor [B, n_taus, n_actions]")
         if quantiles.ndim != 3:
             raise ValueError(f"quantiles has shape {tuple(quantiles.shape)}, expected [B, n_taus, n_actions]")
-        self.quantiles = quantiles
-        self.q_values_formatter = q_values_formatter
-        self.action_mask = action_mask
-        self.taus = taus
-        self.masses = masses
+        self.quantiles, self.q_values_formatter, self.action_mask = quantiles, q_values_formatter, action_mask
+        self.taus, self.masses = taus, masses
 
     @lazy_attribute
     def q_values(self) -> Tensor:
@@ -137,9 +134,7 @@ class ImplicitQuantileActionValue(DistributionActionValue):
     ) -> None:
         if features.ndim != 2:
             raise ValueError(f"features have shape {tuple(features.shape)}, expected [B, hidden]")
-        self.features = features
-        self.quantile_function = quantile_function
-        self.thresholds = thresholds
+        self.features, self.quantile_function, self.thresholds = features, quantile_function, thresholds
         self.action_mask = action_mask
         if taus is not None:
             self.taus = taus
@@ -230,8 +225,7 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         action_mask: Tensor | None = None,
     ) -> None:
         super().__init__(features, quantile_function, action_mask=action_mask)
-        self.masses = masses
-        self.entropy_coeff = entropy_coeff
+        self.masses, self.entropy_coeff = masses, entropy_coeff
 
     @lazy_attribute
     def edges(self) -> Tensor:
@@ -283,6 +277,5 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         return loss - self.entropy_coeff * torch.special.entr(self.masses).sum(1) if self.entropy_coeff else loss
 
     def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
-        return type(self)(
-            self.features[rows], self.quantile_function, self.masses[rows], self.entropy_coeff, action_mask
-        )
+        features, masses = self.features[rows], self.masses[rows]
+        return type(self)(features, self.quantile_function, masses, self.entropy_coeff, action_mask)

@@ -129,8 +129,7 @@ class A2C(OnPolicyAgent):
         self.pi_loss_coef, self.v_loss_coef, self.entropy_coeff = pi_loss_coef, v_loss_coef, entropy_coeff
         self.use_gae, self.tau = use_gae, tau
         self.average_actor_loss_decay = average_actor_loss_decay
-        self.average_entropy_decay = average_entropy_decay
-        self.average_value_decay = average_value_decay
+        self.average_entropy_decay, self.average_value_decay = average_entropy_decay, average_value_decay
         self.average_actor_loss = self.average_value = self.average_entropy = 0.0
         check_lengths(self, "num_processes", "update_steps")
         check_numbers_in(self, **dict.fromkeys(("pi_loss_coef", "v_loss_coef", "entropy_coeff"), (0, None)))

@@ -123,13 +123,9 @@ class A3C(AsyncActorCritic, AsyncAgent):
             max_grad_norm=max_grad_norm, act_deterministically=act_deterministically, logger=logger,
             decays={"entropy": average_entropy_decay, "value": average_value_decay},
         )  # fmt: skip
-        self.process_idx = process_idx
-        self.beta = beta
-        self.pi_loss_coef = pi_loss_coef
-        self.v_loss_coef = v_loss_coef
-        self.keep_loss_scale_same = keep_loss_scale_same
-        self.normalize_grad_by_t_max = normalize_grad_by_t_max
-        self.use_average_reward = use_average_reward
+        self.process_idx, self.beta, self.pi_loss_coef = process_idx, beta, pi_loss_coef
+        self.v_loss_coef, self.keep_loss_scale_same = v_loss_coef, keep_loss_scale_same
+        self.normalize_grad_by_t_max, self.use_average_reward = normalize_grad_by_t_max, use_average_reward
         self.average_reward_tau = average_reward_tau
         self.average_reward = 0.0
         check_numbers_in(self, average_reward_tau=(0, 1), beta=(0, None), pi_loss_coef=(0, None), v_loss_coef=(0, None))

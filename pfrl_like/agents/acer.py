@@ -22,6 +22,7 @@ from pfrl_like.learning.compatibility.parts import check_numbers_in, check_optio
 from pfrl_like.learning.model_outputs import allowed, output_of
 from pfrl_like.learning.overrides import async_actor_critic as overrides
 from pfrl_like.learning.recurrent_memory import store_step
+from pfrl_like.optimizers.compiled_step import Update
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
@@ -134,19 +135,12 @@ class ACER(AsyncActorCritic, AsyncAgent):
             )
         if replay_buffer is None and disable_online_update:
             raise ValueError("disable_online_update is True and replay_buffer is None: there is nothing to learn from")
-        self.replay_buffer = replay_buffer
-        self.beta = beta
-        self.pi_loss_coef = pi_loss_coef
-        self.Q_loss_coef = Q_loss_coef
-        self.use_trust_region = use_trust_region
-        self.trust_region_alpha = trust_region_alpha
-        self.trust_region_delta = trust_region_delta
-        self.truncation_threshold = truncation_threshold
-        self.disable_online_update = disable_online_update
-        self.n_times_replay = n_times_replay
-        self.replay_start_size = replay_start_size
-        self.normalize_loss_by_steps = normalize_loss_by_steps
-        self.use_Q_opc = use_Q_opc
+        self.replay_buffer, self.beta, self.pi_loss_coef = replay_buffer, beta, pi_loss_coef
+        self.Q_loss_coef, self.use_trust_region = Q_loss_coef, use_trust_region
+        self.trust_region_alpha, self.trust_region_delta = trust_region_alpha, trust_region_delta
+        self.truncation_threshold, self.disable_online_update = truncation_threshold, disable_online_update
+        self.n_times_replay, self.replay_start_size = n_times_replay, replay_start_size
+        self.normalize_loss_by_steps, self.use_Q_opc = normalize_loss_by_steps, use_Q_opc
         check_counts(least=0, n_times_replay=n_times_replay, replay_start_size=replay_start_size)
         from_0 = ("beta", "pi_loss_coef", "Q_loss_coef", "trust_region_delta")
         check_numbers_in(self, trust_region_alpha=(0, 1), **dict.fromkeys(from_0, (0, None)))
@@ -207,9 +201,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
             if buffer.prioritized:  # the buffer expects errors after each sample; a rejected update returns no errors
                 buffer.update_priorities(batch.index[: len(error)], error)
 
-    def update(
-        self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any) -> Update:
         """Make one update from consecutive steps of one episode. All updates call this method.
 
         A subclass may override this method with one of two signatures. The agent calls the subclass's method for the
@@ -237,7 +229,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         """
         return overrides.step_on_compute_loss(self, steps) if steps else super().update(batch, errors_out)
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, batch: Batch) -> Update:
         """Update the model with a batch whose observations are features, then update the average model."""
         result = super().learn(batch)
         if self.trust_region_alpha < 1 and self._override_batch is None:
@@ -264,7 +256,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
                 action_size=1 if categorical else batch.action[0].numel(), use_Q_opc=self.use_Q_opc,
             )  # fmt: skip
 
-        def policy_loss_of(distribution: Any) -> Tensor:
+        def loss_of(distribution: Any) -> Tensor:
             threshold = self.truncation_threshold
             loss = policy_loss(distribution, batch.action, targets.advantage, ratio, threshold)
             if behaviour is None or threshold is None:
@@ -275,9 +267,9 @@ class ACER(AsyncActorCritic, AsyncAgent):
         if self.use_trust_region:
             with torch.no_grad():
                 average = self._outputs_for(batch, self.shared_average_model)[0]
-            pi_loss, stats["kl"] = within_trust_region(distribution, average, policy_loss_of, self.trust_region_delta)
+            pi_loss, stats["kl"] = within_trust_region(distribution, average, loss_of, self.trust_region_delta)
         else:
-            pi_loss = policy_loss_of(distribution)
+            pi_loss = loss_of(distribution)
         entropy = distribution.entropy()
         losses = self.pi_loss_coef * (pi_loss - self.beta * entropy)
         losses = losses + self.Q_loss_coef * value_losses(q, value, targets, learns_value=not categorical)
@@ -404,19 +396,17 @@ class ACER(AsyncActorCritic, AsyncAgent):
         with torch.no_grad():
             ratio = None if action_distrib_mu is None else _ratio(action_distrib, action_distrib_mu, action)
 
-        def policy_loss_of(distribution: Any) -> Tensor:
+        def loss_of(distribution: Any) -> Tensor:
             loss = policy_loss(distribution, action, torch.tensor([advantage]), ratio, threshold)
             if action_distrib_mu is None or threshold is None:
                 return loss
             return loss + bias_correction(distribution, action_distrib_mu, action_value, value, threshold)
 
         if self.use_trust_region:
-            pi_loss, kl = within_trust_region(
-                action_distrib, avg_action_distrib, policy_loss_of, self.trust_region_delta
-            )
+            pi_loss, kl = within_trust_region(action_distrib, avg_action_distrib, loss_of, self.trust_region_delta)
             self.average_kl = self._running_mean("kl", kl)
         else:
-            pi_loss = policy_loss_of(action_distrib)
+            pi_loss = loss_of(action_distrib)
         return pi_loss - self.beta * action_distrib.entropy()  # type: ignore[no-any-return]
 
     def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:

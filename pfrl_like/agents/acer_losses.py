@@ -180,8 +180,7 @@ class ACERDiscreteActionHead(nn.Module):
     def __init__(self, pi: nn.Module, q: nn.Module) -> None:
         super().__init__()
         check_takes_state("q", q)
-        self.pi = pi
-        self.q = q
+        self.pi, self.q = pi, q
 
     def forward(self, obs: Any) -> tuple[Any, DiscreteActionValue, Tensor]:
         """Return the action distribution, Q(s, .), and V(s) = sum_a pi(a) Q(s, a), [B]."""
@@ -212,9 +211,7 @@ class ACERContinuousActionHead(nn.Module):
 
     def __init__(self, pi: nn.Module, v: nn.Module, adv: nn.Module, n: int = 5) -> None:
         super().__init__()
-        self.pi = pi
-        self.v = v
-        self.adv = adv
+        self.pi, self.v, self.adv = pi, v, adv
         self.n = n
 
     def forward(self, obs: Any) -> tuple[Any, SingleActionValue, Tensor]:

@@ -17,7 +17,7 @@ from pfrl_like.learning.critics import distribution_of, mean_value, min_next_val
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import call_loss_hook, steps_of_update
 from pfrl_like.learning.settings import change_optimizer, settings
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -192,7 +192,7 @@ class DDPG(OffPolicyActorCritic):
         step("actor_optimizer", call_loss_hook(self, "compute_actor_loss", batch))
         self.n_policy_updates += 1
 
-    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> Update:
         """Make all gradient steps of one update. Return TD errors, [N], and statistics with "critic_loss"."""
         td_error, stats = super().update_step(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}

@@ -318,9 +318,8 @@ class DQN(OffPolicyAgent):
         if n_actions is None:
             return
         if n_actions != action_space.n:
-            raise ValueError(
-                f"q_function gives the values of {n_actions} actions, the environment has {action_space.n}"
-            )
+            got = f"q_function gives the values of {n_actions} actions"
+            raise ValueError(f"{got}, the environment has {action_space.n}")
         start = getattr(action_space, "start", 0)
         if start != 0:
             raise ValueError(

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from pfrl_like.batch import Batch
@@ -20,6 +19,7 @@ from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
+from pfrl_like.optimizers.compiled_step import Update
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.contexts import evaluation_mode
 
@@ -60,9 +60,7 @@ def vtrace_steps(agent: Any, episodes: Episodes, *, lambd: float, rho_clip: floa
     return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
 
 
-def impala_loss(
-    model: Any, batch: Batch, *, value_coeff: float = 0.5, entropy_coeff: float = 0.01
-) -> tuple[Tensor, dict[str, Tensor]]:
+def impala_loss(model: Any, batch: Batch, *, value_coeff: float = 0.5, entropy_coeff: float = 0.01) -> Update:
     """Compute the loss of the steps of a rollout (arXiv:1802.01561, section 4.2, with the sign reversed).
 
     The loss is the mean of -A log pi(a | s) + value_coeff (v - V)**2 - entropy_coeff H, with the V-trace advantages A =
@@ -176,7 +174,7 @@ class IMPALA(OnPolicyAgent):
             **keywords_for(OnPolicyAgent, locals()),
         )  # fmt: skip
 
-    def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, episodes: Episodes) -> Update:
         """Make one gradient step on the `impala_loss` of the whole rollout."""
         steps = self._with_advantages(episodes, self.vtrace_lambda)
         value, advantage, returns = steps.required("value", "advantage", "returns")

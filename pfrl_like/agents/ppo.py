@@ -24,7 +24,7 @@ from pfrl_like.learning.rollout import Episodes
 from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.learning.statistics import add_values
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
-from pfrl_like.optimizers.compiled_step import CompiledStep, Step
+from pfrl_like.optimizers.compiled_step import CompiledStep, Step, Update
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.old_names import old_names
 
@@ -37,7 +37,7 @@ def ppo_loss(
     clip_eps_vf: float | None = None,
     value_func_coef: float = 1.0,
     entropy_coef: float = 0.01,
-) -> tuple[Tensor, dict[str, Tensor]]:
+) -> Update:
     """Compute the loss of a minibatch (arXiv:1707.06347, eq. 9, with the sign reversed).
 
     Args:
@@ -79,7 +79,7 @@ def ppo_objective(
     clip_eps_vf: float | None,
     value_func_coef: float,
     entropy_coef: float,
-) -> tuple[Tensor, dict[str, Tensor]]:
+) -> Update:
     """Compute `ppo_loss` from the outputs of a model.
 
     Args:
@@ -111,11 +111,8 @@ def ppo_objective(
     loss = value_func_coef * value_loss - surrogate
     if entropy is not None:
         loss = loss - entropy_coef * weighted_mean(entropy, weight)
-    return loss, {
-        "policy_loss": -surrogate.detach(),
-        "value_loss": value_loss.detach(),
-        "log_ratio": log_ratio.detach(),
-    }
+    stats = {"policy_loss": -surrogate, "value_loss": value_loss, "log_ratio": log_ratio}
+    return loss, {name: value.detach() for name, value in stats.items()}
 
 
 @settings(optimizer=change_optimizer)
@@ -232,7 +229,7 @@ class PPO(OnPolicyAgent):
         check_not_compiled(self, compile)
         self._compiled = CompiledStep(self.update_step, {"optimizer": optimizer}, max_grad_norm) if compile else None
 
-    def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, episodes: Episodes) -> Update:
         """Make gradient steps on the `loss` of minibatches, for at most `epochs` epochs."""
         steps = self._with_advantages(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
@@ -273,7 +270,7 @@ class PPO(OnPolicyAgent):
         rows = torch.cat(parts)
         return rows if self.learner_group is None else self.learner_group.rows_of_all(rows)
 
-    def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, batch: Batch) -> Update:
         """Compute `ppo_loss`, or the loss of PFRL's method `_lossfun` if a subclass overrides that method.
 
         A subclass may also override this method to use another loss.
@@ -324,7 +321,7 @@ class PPO(OnPolicyAgent):
         add_values(self, self._records, stats)
         return loss
 
-    def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step) -> Update:
         """Make a gradient step on a minibatch; return the log-ratios [N] and the losses.
 
         With `compile=True`, this method is compiled.

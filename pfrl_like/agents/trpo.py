@@ -247,9 +247,7 @@ class TRPO(OnPolicyAgent):
                 distribution = policy_of(self.policy, batch)
                 new_gain = surrogate_gain(distribution, batch, self.entropy_coef)
                 kl = kl_divergence(old, distribution).mean()
-            self.logger.info(
-                "line search: step size %s, improvement %s, kl %s", size, float(new_gain - gain), float(kl)
-            )
+            self.logger.info("line search: step %s, improvement %s, kl %s", size, float(new_gain - gain), float(kl))
             if new_gain >= gain and kl <= self.max_kl:  # both comparisons are False for NaN
                 return {"kl": kl, "policy_step_size": kl.new_tensor(size)}
             size *= 0.5

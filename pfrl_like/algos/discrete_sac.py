@@ -4,13 +4,7 @@ import math
 from typing import Any, ClassVar
 
 from pfrl_like import agents
-from pfrl_like.algos.fitting.networks import (
-    ActorCritic,
-    QLearning,
-    adam,
-    categorical_policy,
-    copy_targets_by_interval,
-)
+from pfrl_like.algos.fitting.networks import ActorCritic, QLearning, adam, categorical_policy, copy_targets_by_interval
 
 
 class DiscreteSAC(QLearning):

@@ -10,20 +10,17 @@ from torch import nn
 
 from pfrl_like import agents
 from pfrl_like.algos.fitting.base import Estimator
-from pfrl_like.algos.fitting.epochs import warn_of_hooks
 from pfrl_like.algos.fitting.networks import adam, categorical_policy, value_function
-from pfrl_like.algos.fitting.online import build_for_env, online_training, train_online
+from pfrl_like.algos.fitting.online import online_training, train_online
 from pfrl_like.algos.fitting.unsupported import NoFit, NoValues
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.make_env import accept_env_ids
-from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.learning.statistics import Record
 from pfrl_like.nn import Branched
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.runs.loop import Clock
-from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.env_values import mask_keyword
 
@@ -177,15 +174,11 @@ class PPO(NoFit, NoValues, Estimator):
                 or path, or `buffer` is not None.
             NonFiniteError: If observations, rewards or losses contain NaN or infinity.
         """
-        given = locals()
+        given = dict(locals())
         if buffer is not None:
             raise TypeError(f"buffer is {buffer!r:.80}, but PPO learns only from steps of its own policy: pass None")
-        check_counts(n_epochs=n_epochs, eval_interval=eval_interval)
-        check_apart(env, eval_env)
         self._augment()
         training = online_training(self, given)
-        warn_of_hooks(self)
-        build_for_env(self, env)
         actor: Any = RolloutActor(self, as_gymnasium(env).action_space)
         updates: Any = RolloutUpdates(self)
         train_online(training, SerialSource(actor, env), updates, eval_env, eval_epsilon, eval_interval)

@@ -14,20 +14,9 @@ from pfrl_like.utils.plain_values import build
 #: Function of (batch, rng) that returns a changed batch, such as an `Augmentation`.
 Augment = Callable[[Tensor, RandomNumbers], Tensor]
 
-AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
-    augmentation.type_name: augmentation
-    for augmentation in (
-        image.RandomShift,
-        image.Cutout,
-        image.HorizontalFlip,
-        image.VerticalFlip,
-        image.RandomRotation,
-        image.Intensity,
-        image.ColorJitter,
-        vector.SingleAmplitudeScaling,
-        vector.MultipleAmplitudeScaling,
-    )
-}
+_PLACES = (image.RandomShift, image.Cutout, image.HorizontalFlip, image.VerticalFlip, image.RandomRotation)
+_VALUES = (image.Intensity, image.ColorJitter, vector.SingleAmplitudeScaling, vector.MultipleAmplitudeScaling)
+AUGMENTATIONS: Mapping[str, type[Augmentation]] = {each.type_name: each for each in (*_PLACES, *_VALUES)}
 
 
 def make_augmentation(augmentation: Any) -> Augment:

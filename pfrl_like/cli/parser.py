@@ -1,23 +1,22 @@
-"""`main`, and the parser of all commands. It imports nothing heavy, so that `--help` answers at once."""
+"""`main`, the parser of all commands, and its completion in shells. Nothing heavy is imported, for a fast `--help`."""
 
 import argparse
 import math
 import os
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfrl_like.cli.completion import SHELLS, completion_script
 from pfrl_like.cli.toml_values import parse_setting
 from pfrl_like.errors import PfrlLikeError
 
-#: Names of the estimators of `evaluate_offline`, whose module imports torch.
-ESTIMATORS = ("fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr", "magic")
-
-#: Summary, description and examples of each command.
-_TEXTS = Path(__file__).with_name("commands.toml")
+#: Summary, description and examples of each command, and its options.
+_COMMANDS, _OPTIONS = (
+    tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    for name in ("commands", "options")
+)
 #: Examples of the whole program: the first steps of a new user.
 _FIRST = (
     "list agents", "train --agent dqn --env CartPole-v1 --outdir results", "report results",
@@ -103,26 +102,12 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )  # fmt: skip
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
-    commands: dict[str, Any] = {}
-    for name, texts in tomllib.loads(_TEXTS.read_text(encoding="utf-8")).items():
-        commands[name] = subparsers.add_parser(
+    for name, texts in _COMMANDS.items():
+        command = subparsers.add_parser(
             name, help=texts["summary"], description=" ".join(texts["description"].split()), allow_abbrev=False,
             epilog=_examples(prog, texts["examples"]), formatter_class=_Formatter,
         )  # fmt: skip
-    _add_training(commands["train"])
-    _add_training(commands["fit"])
-    _add_saved_agents(commands)
-    _add_diagnosis(commands)
-    _add_keep_running(commands["keep-running"])
-    commands["report"].add_argument("runs", metavar="RUN", nargs="+", help="run directory, or a directory of them")
-    for name, text in (("agent", "name of the agent, for example sac"), ("env", "id of the environment")):
-        text += "; default: that of --config"
-        commands["show"].add_argument(name, metavar=name.upper(), nargs="?", help=text)
-    _add_settings(commands["show"])
-    kinds = ("agents", "presets", "datasets", "envs", "settings")
-    commands["list"].add_argument("kind", choices=kinds, nargs="?", default="agents", help="default: agents")
-    commands["list"].add_argument("agent", metavar="AGENT", nargs="?", help="name of the agent of `list settings`")
-    commands["completion"].add_argument("shell", choices=SHELLS, help="name of the shell")
+        _add_options(command, _OPTIONS[name])
     return parser
 
 
@@ -165,88 +150,65 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def _add_settings(command: argparse.ArgumentParser) -> None:
-    """Add the options from which an agent is made."""
-    add = command.add_argument
-    add("--steps", metavar="N", type=_count, help="number of training steps; default: that of the preset")
-    add("--seed", metavar="S", type=_seed, help="seed of all random streams; default: 0")
-    add("--threads", metavar="N", type=_count, help="number of threads that torch uses; default: 1")
-    add("--dataset", metavar="DATA", help="dataset of an offline agent: a name of `list datasets`, or a file")
-    text = """replaces a setting of the preset; VALUE is TOML, for example 1e-4, true or [64, 64], or a single word; may
-    be repeated; `list settings AGENT` lists all names"""
-    add("--set", metavar="NAME=VALUE", type=parse_setting, action="append", default=[], dest="settings", help=text)
-    add("--config", metavar="FILE", help="run.toml of a run, whose settings are used; other options replace them")
+#: Functions that convert the text of an option, by the names of types in `options.toml`.
+_TYPES: dict[str, Callable[[str], Any]] = {
+    "count": _count, "score": _score, "positive": _positive, "seed": _seed, "float": float, "setting": parse_setting,
+}  # fmt: skip
 
 
-def _add_training(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument
-    add("--agent", metavar="NAME", help="name of the agent, for example dqn; `list agents` shows all")
-    add("--env", metavar="ID", help="id of the environment, for example CartPole-v1 or module:MyEnv-v0")
-    _add_settings(command)
-    text = "end training when the mean return of an evaluation reaches S"
-    add("--stop-at-score", metavar="S", type=_score, help=text)
-    text = "end training after this time, the time before an interruption included (except of asynchronous agents)"
-    add("--stop-after", metavar="MINUTES", type=_positive, help=text)
-    text = "train N seeds at once, the first is that of --seed; default: 1"
-    add("--seeds", metavar="N", type=_count, default=1, help=text)
-    text = "maximum number of seeds at once; default: number of cores, or with --on ray that of the CPUs of Ray"
-    add("--jobs", metavar="N", type=_count, help=text)
-    text = """local (the default): on this machine; ray: on the nodes of a cluster of Ray, or in a Ray of its own here;
-    needs the extra `distributed`. All nodes need this library, and shared storage with the current directory and
-    --outdir. A seed whose process or node is lost is started again, at most 3 times"""
-    add("--on", choices=("local", "ray"), help=text)
-    text = "address of the cluster, with --on ray; default: RAY_ADDRESS, or else a Ray of its own on this machine"
-    add("--address", metavar="ADDRESS", help=text)
-    text = "CPUs that Ray reserves for each seed, with --on ray; may be a fraction; default: 1"
-    add("--cpus", metavar="N", type=_positive, help=text)
-    add("--outdir", metavar="DIR", default="results", help="parent of the run directories; default: results")
-    add("--new", action="store_true", help="start a new run, even if there is one with the same settings")
-    add("--quiet", action="store_true", help="print only the result")
+def _add_options(command: Any, options: Sequence[Any]) -> None:
+    """Add options of a list in `options.toml` to a command, or to a group of options that exclude each other."""
+    for option in options:
+        if isinstance(option, str):
+            _add_options(command, _OPTIONS[option])
+        elif isinstance(option, list):
+            _add_options(command.add_mutually_exclusive_group(), option)
+        else:
+            kind = {"type": _TYPES[option["type"]]} if "type" in option else {}
+            command.add_argument(option["name"], **{key: option[key] for key in option if key != "name"} | kind)
 
 
-def _add_saved_agents(commands: dict[str, Any]) -> None:
-    for name in ("evaluate", "watch", "ope", "export"):
-        commands[name].add_argument("directory", metavar="DIR", help="run directory, or directory of a saved agent")
-    for name in ("evaluate", "watch", "export"):
-        text = "id of the environment; default: the one in which the agent was trained"
-        commands[name].add_argument("--env", metavar="ID", help=text)
-    for name, default in (("evaluate", 10), ("watch", 1)):
-        add = commands[name].add_argument
-        add("--episodes", metavar="N", type=_count, default=default, help=f"number of episodes; default: {default}")
-        add("--seed", metavar="S", type=_seed, default=0, help="seed of the environment; default: 0")
-    choice = commands["watch"].add_mutually_exclusive_group()
-    choice.add_argument("--gif", metavar="FILE", help="write a GIF file instead of opening a window")
-    choice.add_argument("--mp4", metavar="FILE", help="write an MP4 file instead; needs the extra `video`")
-    commands["export"].add_argument("file", metavar="FILE", help="path that ends in .onnx, .pt or .pt2")
-    add = commands["ope"].add_argument
-    add("--dataset", metavar="DATA", required=True, help="a name of `list datasets`, or a file")
-    add("--gamma", metavar="G", type=float, help="discount factor per step; default: that of the agent")
-    add("--steps", metavar="N", type=_count, default=20_000, help="updates of fitted models; default: 20000")
-    add("--seed", metavar="S", type=_seed, default=0, help="seed of all random streams; default: 0")
-    text = f"some of {', '.join(ESTIMATORS)}; default: all that are possible"
-    add("--estimators", metavar="NAME", nargs="+", help=text)
+_PROGRAM = "pfrl-like"
+#: Starts the completion of zsh, if the user's configuration has not, and then that of bash in it.
+_ZSH_HEAD = """autoload -U compinit bashcompinit
+(( $+functions[compdef] )) || compinit
+bashcompinit
+"""
 
 
-def _add_diagnosis(commands: dict[str, Any]) -> None:
-    command = commands["replay-crash"]
-    command.add_argument("directory", metavar="DIR", help="folder crash-<t> of a run directory")
-    program = "command line to start instead of the recorded one; put it after --"
-    command.add_argument("program", metavar="PROGRAM", nargs="*", help=program)
-    command = commands["diff-runs"]
-    command.add_argument("a", metavar="A", help="run directory")
-    command.add_argument("b", metavar="B", help="other run directory")
-    choice = command.add_mutually_exclusive_group()
-    choice.add_argument("--no-rerun", action="store_true", help="do not start the programs again")
-    choice.add_argument("--rerun", action="store_true", help="always start both programs, to compare random streams")
+def completion_script(shell: str, commands: Mapping[str, argparse.ArgumentParser]) -> str:
+    """Return the script of a shell.
+
+    Args:
+        shell: bash, zsh or fish.
+        commands: Parsers of the commands, by name.
+    """
+    words = {name: _words(command) for name, command in commands.items()}
+    if shell == "fish":
+        before = f"complete -c {_PROGRAM} -n"
+        lines = [f"{before} __fish_use_subcommand -f -a '{' '.join(words)}'"]
+        for name, each in words.items():
+            lines += [f"{before} '__fish_seen_subcommand_from {name}' {_fish(word)}" for word in each]
+        return "\n".join(lines)
+    cases = "\n".join(f'    {name}) words="{" ".join(each)}" ;;' for name, each in words.items())
+    head = _ZSH_HEAD if shell == "zsh" else ""
+    return f"""{head}_pfrl_like() {{
+  local words="{" ".join(words)}"
+  if [ "$COMP_CWORD" -gt 1 ]; then
+    case "${{COMP_WORDS[1]}}" in
+{cases}
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+complete -o default -F _pfrl_like {_PROGRAM}"""
 
 
-def _add_keep_running(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument
-    text = "do not start the program again after N failures in the window; default: 10"
-    add("--tries", metavar="N", type=_count, default=10, help=text)
-    text = "minutes after which a failure is no longer counted; default: 60"
-    add("--window", metavar="MINUTES", type=_positive, default=60.0, help=text)
-    add("--wait", metavar="SECONDS", type=_positive, default=1.0, help="time before the second try; default: 1")
-    text = "exit status after which the program is not started again; may be repeated; default: 2 (invalid arguments)"
-    add("--final", metavar="STATUS", type=_count, action="append", help=text)
-    add("program", metavar="PROGRAM", nargs="+", help="command line of the program; put it after --")
+def _words(command: argparse.ArgumentParser) -> list[str]:
+    """Return the options of a command, and the values of arguments that allow only some."""
+    options = [action.option_strings[-1] for action in command._actions if action.option_strings]
+    return options + [str(value) for action in command._actions for value in action.choices or ()]
+
+
+def _fish(word: str) -> str:
+    return f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-f -a {word}"

@@ -1,9 +1,9 @@
 """A queue that is also stored in a directory, so that a later process can continue it."""
 
 import json
-import logging
 import os
 from collections.abc import Iterable, Iterator
+from logging import Logger
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -13,10 +13,11 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
 from pfrl_like.storage.journal import SYNCED, Journal, read_journal
 from pfrl_like.storage.json_file import parse_json
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.random import RandomSource
+
+PathLike = str | os.PathLike[str]
 
 _FORMAT = "pfrl_like queue"
 _PROPERTIES = "queue.json"
@@ -52,12 +53,7 @@ class PersistentRandomAccessQueue:
 
     @takes_integral_floats
     def __init__(
-        self,
-        basedir: str | os.PathLike[str],
-        maxlen: int | None,
-        *,
-        ancestor: str | os.PathLike[str] | None = None,
-        logger: logging.Logger | None = None,
+        self, basedir: PathLike, maxlen: int | None, *, ancestor: PathLike | None = None, logger: Logger | None = None
     ) -> None:
         check_counts(optional=True, maxlen=maxlen)
         self.basedir = os.fspath(basedir)

@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.old_names import old_names
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
@@ -426,8 +425,7 @@ class PrioritizedBuffer(Generic[T]):
         self, capacity: int | None = None, wait_priority_after_sampling: bool = True, initial_max_priority: float = 1.0
     ) -> None:
         check_counts(optional=True, capacity=capacity)
-        self.capacity = capacity
-        self.wait_priority_after_sampling = wait_priority_after_sampling
+        self.capacity, self.wait_priority_after_sampling = capacity, wait_priority_after_sampling
         self.data: RandomAccessQueue[T] = RandomAccessQueue()
         self._priorities = Priorities(initial_max_priority)
         self._sampled: Index | None = None

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
 T = TypeVar("T")

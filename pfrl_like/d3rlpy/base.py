@@ -5,16 +5,22 @@ import math
 import os
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import torch
 
 from pfrl_like.algos.fitting.saving import errors_about_file
 from pfrl_like.d3rlpy.constants import ActionSpace
 from pfrl_like.d3rlpy.files import read_learnable, read_model, write_learnable, write_model
+from pfrl_like.d3rlpy.optimizers import OptimizerFactory, OptimizerWrapper
 from pfrl_like.d3rlpy.preprocessing import ActionScaler, ObservationScaler, RewardScaler
 from pfrl_like.d3rlpy.serializable import Config
-from pfrl_like.d3rlpy.types import Shape
+from pfrl_like.d3rlpy.types import NDArray, Shape
 from pfrl_like.errors import NotFittedError
+from pfrl_like.q_functions import QFunctionEnsemble
 from pfrl_like.utils.checks import levels_to_the_caller
+from pfrl_like.utils.contexts import evaluating
 
 #: Device as an argument: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
 DeviceArg = bool | int | str | None
@@ -111,6 +117,11 @@ class LearnableBase(ABC):
         TypeError: If `device` has the wrong type.
     """
 
+    #: Argument of the agent for each field of the config that is passed unchanged.
+    arguments: ClassVar[Mapping[str, str]] = {}
+    #: Prefix of the factory of an optimiser, if it is not that of its learning rate.
+    factories: ClassVar[Mapping[str, str]] = {}
+
     def __init_subclass__(cls, *, config_class: type[LearnableConfig] | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
         if config_class is not None:
@@ -128,17 +139,29 @@ class LearnableBase(ABC):
     def get_action_type(self) -> ActionSpace:
         """Return the kind of actions."""
 
-    @abstractmethod
+    def build(self, observation_shape: Shape, action_size: int) -> Any:
+        """Return the `Implementation`: the agent with its networks. The arguments are those of `create_impl`.
+
+        Raises:
+            NotImplementedError: If the subclass defines neither this method nor `inner_create_impl`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define build(observation_shape, action_size)")
+
     def inner_create_impl(self, observation_shape: Shape, action_size: int) -> None:
         """Build the agent and store it in `_impl`. The arguments are those of `create_impl`."""
+        self._impl = self.build(observation_shape, action_size)
+        self._impl.modules.use_scaler(self.observation_scaler)
+        for network in self._impl.modules.get_torch_modules().values():
+            network.train()  # d3rlpy's targets sample quantiles and have dropout in updates, too
 
-    @abstractmethod
     def module_states(self) -> dict[str, Any]:
         """Return the state dicts of networks and optimisers, keyed by d3rlpy 2's names of the modules."""
+        states: dict[str, Any] = self._built.modules.state_dicts()
+        return states
 
-    @abstractmethod
     def load_module_states(self, states: dict[str, Any]) -> None:
         """Load the state dicts that `module_states` returned."""
+        self._built.modules.load_state_dicts(states)
 
     def create_impl(self, observation_shape: Shape, action_size: int) -> None:
         """Build the networks. If they exist, a warning says that they are replaced.
@@ -299,6 +322,49 @@ class LearnableBase(ABC):
             grad_step: Number of updates.
         """
         self._grad_step = grad_step
+
+    def optimizer(self, prefix: str, *modules: torch.nn.Module) -> OptimizerWrapper:
+        """Return the optimiser of modules, whose parameters are numbered in their order.
+
+        Args:
+            prefix: Beginning of the names of the fields with the factory and the learning rate, for example "actor_".
+            modules: The modules.
+        """
+        members = [each.members if isinstance(each, QFunctionEnsemble) else each for each in modules]
+        named = [pair for module in members for pair in module.named_modules()]
+        factory: OptimizerFactory = getattr(self.config, f"{self.factories.get(prefix, prefix)}optim_factory")
+        return factory.create(named, getattr(self.config, f"{prefix}learning_rate"), self.compiled)
+
+    def options(self) -> dict[str, Any]:
+        """Return the agent's arguments: those of the table `arguments`, and those that all agents have."""
+        given = {argument: getattr(self.config, field) for field, argument in self.arguments.items()}
+        return given | {
+            "gamma": self.gamma, "minibatch_size": self.batch_size, "device": torch.device(self._device),
+            **({"compile": True} if self.compiled else {}),
+        }  # fmt: skip
+
+    def _acted(self, obs: Any, act: Callable[[Any], Any]) -> NDArray:
+        acted: NDArray = self._acted_tensor(obs, act).cpu().numpy()
+        return acted
+
+    def _acted_tensor(self, obs: Any, act: Callable[[Any], Any]) -> torch.Tensor:
+        with torch.no_grad(), self._evaluating():
+            actions: torch.Tensor = act(obs)
+        return actions if self.action_scaler is None else self.action_scaler.reverse_transform(actions)
+
+    def _evaluating(self) -> Any:
+        return evaluating(torch.nn.ModuleList(self._built.modules.get_torch_modules().values()))
+
+    @property
+    def _built(self) -> Any:
+        """The implementation.
+
+        Raises:
+            NotFittedError: If the networks are not built.
+        """
+        if self._impl is None:
+            self._config_with_shape()
+        return self._impl
 
     def _config_with_shape(self) -> LearnableConfigWithShape:
         """Return config and shapes.

@@ -121,16 +121,12 @@ def batch_of(
         last = [each.next_transition is None for each in minibatch.last_transitions]
         next_action = tensor(minibatch.next_actions.astype(np.float32))
         next_action[last] = torch.nan
-    return Batch(
-        obs=map_nested(tensor, minibatch.observations),
-        action=tensor(actions.reshape(-1).astype(np.int64) if discrete_action else actions.astype(np.float32)),
-        reward=tensor(minibatch.action_rewards[:, 0]),
-        next_obs=map_nested(tensor, minibatch.next_observations),
-        discount=tensor((gamma ** minibatch.n_steps[:, 0] * (1 - minibatch.terminals[:, 0])).astype(np.float32)),
-        next_action=next_action,
-        continuation=_continuation(minibatch, gamma, device) if continuation else None,
-        extra=minibatch.extra,
-    )
+    action = tensor(actions.reshape(-1).astype(np.int64) if discrete_action else actions.astype(np.float32))
+    discount = tensor((gamma ** minibatch.n_steps[:, 0] * (1 - minibatch.terminals[:, 0])).astype(np.float32))
+    obs, next_obs = map_nested(tensor, minibatch.observations), map_nested(tensor, minibatch.next_observations)
+    later = _continuation(minibatch, gamma, device) if continuation else None
+    options: dict[str, Any] = {"next_action": next_action, "continuation": later, "extra": minibatch.extra}
+    return Batch(obs, action, tensor(minibatch.action_rewards[:, 0]), next_obs, discount, **options)
 
 
 def _continuation(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Continuation:

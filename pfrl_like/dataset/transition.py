@@ -347,9 +347,7 @@ def _frames(transition: Transition, n_frames: int) -> tuple[Any, Any]:
 
 
 def _first(stacked: Any) -> Any:
-    if isinstance(stacked, dict):
-        return {key: _first(part) for key, part in stacked.items()}
-    return tuple(map(_first, stacked)) if isinstance(stacked, tuple) else stacked[0]
+    return map_nested(lambda leaf: leaf[0], stacked)
 
 
 def _short(value: Any) -> str:

@@ -30,8 +30,11 @@ from pfrl_like.storage.json_file import parse_json
 from pfrl_like.utils.download import download_file
 from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
 
+#: Path of a folder. None for the default.
+Folder = str | os.PathLike[str] | None
 
-def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
+
+def cache_directory(cache_dir: Folder = None) -> Path:
     """Return the directory of downloaded data.
 
     Args:
@@ -92,11 +95,7 @@ _NAME = re.compile(rf"({'|'.join(_ENVS)})-({'|'.join(_KINDS)})-v([12])")
 
 
 def get_d4rl(
-    env_name: str,
-    *,
-    mirror: str = MIRROR,
-    sha256: str | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
+    env_name: str, *, mirror: str = MIRROR, sha256: str | None = None, cache_dir: Folder = None
 ) -> tuple[MDPDataset, Any]:
     """Return a dataset of D4RL, for example "hopper-medium-v2". The dataset is downloaded once.
 
@@ -135,12 +134,7 @@ _D4RL_PYBULLET = re.compile(rf"({_TASK})-bullet-(random|medium|mixed)-v0")
 
 
 def get_pybullet(
-    env_name: str,
-    *,
-    url: str | None = None,
-    mirror: str = MIRROR,
-    sha256: str | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
+    env_name: str, *, url: str | None = None, mirror: str = MIRROR, sha256: str | None = None, cache_dir: Folder = None
 ) -> tuple[MDPDataset, Any]:
     """Return a dataset of a PyBullet task, for example "bullet-hopper-medium-v0" or "hopper-bullet-mixed-v0".
 
@@ -188,11 +182,7 @@ _ENV_ID = re.compile(r"([\w.-]+/)?[\w.-]+")  # a colon would make gymnasium impo
 
 
 def get_minari(
-    env_name: str,
-    *,
-    mirror: str = MINARI_MIRROR,
-    sha256: str | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
+    env_name: str, *, mirror: str = MINARI_MIRROR, sha256: str | None = None, cache_dir: Folder = None
 ) -> tuple[MDPDataset, Any]:
     """Return a dataset of Minari, for example "mujoco/hopper/medium-v0". The dataset is downloaded once.
 
@@ -278,11 +268,7 @@ _CHUNK = 1 << 24
 
 
 def get_atari(
-    env_name: str,
-    *,
-    mirror: str = ATARI_MIRROR,
-    sha256: Mapping[str, str] | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
+    env_name: str, *, mirror: str = ATARI_MIRROR, sha256: Mapping[str, str] | None = None, cache_dir: Folder = None
 ) -> tuple[MDPDataset, Any]:
     """Return a million steps of DQN on an Atari game, for example "breakout-mixed-v0". The steps are downloaded once.
 

@@ -21,7 +21,8 @@ from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.checksums import checksums_of, checksums_of_streams
 from pfrl_like.runs.loop import Clock
-from pfrl_like.storage import AppendedFile, sync_file
+from pfrl_like.storage import AppendedFile
+from pfrl_like.storage.atomic import sync_file
 from pfrl_like.storage.plain_tensors import checksum
 
 #: Names of the files, and the fields of a record.

@@ -3,7 +3,9 @@
 import contextlib
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +20,7 @@ from pfrl_like.storage import read_json
 
 #: Maximum number of names in a message.
 _MAX_NAMES = 10
-#: Possible causes of a difference, keyed by the first channel of the trace that differs.
-_CAUSES = {
-    "action": "the agent chose a different action for the same observation, or a new episode started",
-    "observation": "the environment returned a different observation for the same action; env.reset(seed=...) seeds it",
-    "reward": "the environment returned a different reward for the same action and observation",
-    "loss": "observations, actions and rewards are equal: the update used different data or different arithmetic",
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 Lines = Mapping[int, Mapping[str, int]]  # {step: {name: checksum}}
 
@@ -84,7 +80,7 @@ def _difference(one: Any, other: Any, a: str, b: str) -> Difference:
         text = f"record {i:,} has step {steps[0]:,} in {a} and step {steps[1]:,} in {b}"
         return Difference(text, same, min(steps), last=last)
     first = [channel for channel in CHANNELS if one[channel][i] != other[channel][i]]
-    text = f"the first difference is at step {steps[0]:,}, in {' and '.join(first)}; {_CAUSES[first[0]]}"
+    text = f"the first difference is at step {steps[0]:,}, in {' and '.join(first)}; {_TABLES['causes'][first[0]]}"
     return Difference(text, same, steps[0], first[0] == "loss", last)
 
 
@@ -109,25 +105,8 @@ def differing_names(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[st
     return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
-#: Fields that differ in the records of any two runs.
-_IGNORED_FIELDS = (
-    "outdir", "url", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as"
-)  # fmt: skip
 _MAX_ARGUMENT_BYTES = 1 << 24  # maximum size of args.txt, in bytes
 _HASH_SEED, _FILES = "settings.PYTHONHASHSEED", "files."
-_KERNELS = "different kernels are used, which round differently"
-
-#: Possible effect of a differing field on the results. The keys are prefixes of field names; the first match is used.
-_EFFECTS: dict[str | tuple[str, ...], str] = {
-    _HASH_SEED: "sets of strings have a different order",
-    ("settings.ATEN_CPU_CAPABILITY", "settings.cpu_capability", "settings.deterministic"): _KERNELS,
-    ("settings", "hardware.torch_threads"): "sums are computed in a different order",
-    ("hardware", "device"): _KERNELS,
-    "seeds": "random numbers differ from the start",
-    "versions": "library versions differ",
-    "git_head": "the program may be different",
-    ("command", "arguments"): "arguments differ",
-}
 
 
 def record_of(outdir: str) -> dict[str, Any]:
@@ -151,7 +130,7 @@ def explanations(outdirs: tuple[str, str], is_reproducible: bool = True) -> Iter
     if files := [name.removeprefix(_FILES) for name in differ if name.startswith(_FILES)]:
         yield f"source files of the program that differ: {some_names(files)}"
     for name in (name for name in differ if not name.startswith(_FILES)):
-        why = next((f" ({why})" for start, why in _EFFECTS.items() if name.startswith(start)), "")
+        why = next((f" ({why})" for why, starts in _TABLES["effects"] if name.startswith((*starts,))), "")
         yield f"{name}: {one.get(name)!r} and {other.get(name)!r}{why}"
     if _HASH_SEED not in differ and one.get(_HASH_SEED) in (None, "random") and not (differ and is_reproducible):
         yield f"{_HASH_SEED}: not set; sets of strings have a different order in every process"
@@ -164,7 +143,7 @@ def explanations(outdirs: tuple[str, str], is_reproducible: bool = True) -> Iter
 def _fields(outdir: str) -> dict[str, Any]:
     """Return the fields of a run's record and its arguments, keyed by dotted name. "DIR" replaces the run directory."""
     record = record_of(outdir)
-    content = {name: value for name, value in record.items() if name not in _IGNORED_FIELDS}
+    content = {name: value for name, value in record.items() if name not in _TABLES["ignored"]}
     with contextlib.suppress(CheckpointError):  # args.txt is missing, or is not valid JSON
         content["arguments"] = read_json(os.path.join(outdir, "args.txt"), _MAX_ARGUMENT_BYTES)
     start, place = (str(record.get(name) or outdir) for name in ("directory", "outdir"))

@@ -147,8 +147,7 @@ class ProductOfCategoricals(Distribution):
         self._set(Categorical(_padded_rows(logits, sizes, log_of_zero(logits.dtype))), sizes)
 
     def _set(self, choices: Categorical, nvec: tuple[int, ...]) -> None:
-        self.choices = choices
-        self.nvec = nvec
+        self.choices, self.nvec = choices, nvec
         self._batch_shape = choices._batch_shape[:-1]
         self._event_shape = choices._batch_shape[-1:]
         self._validate_args = False

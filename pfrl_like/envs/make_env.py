@@ -6,7 +6,9 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import gymnasium
@@ -18,30 +20,13 @@ from pfrl_like.envs.multiprocess_vector_env import MultiprocessVectorEnv
 from pfrl_like.envs.serial_vector_env import SerialVectorEnv
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.random_streams.streams import global_entropy
-from pfrl_like.utils.checks import check_counts, check_flags
+from pfrl_like.utils.checks import check_counts, check_flags, takes_integral_floats
 from pfrl_like.utils.env_values import seed_env, takes_at_reset
-from pfrl_like.utils.integers import takes_integral_floats
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Modules that register environments, keyed by a part of the ids of these environments.
-_MODULES = {
-    "ALE/": "ale_py", "NoFrameskip-v": "ale_py", "MinAtar/": "minatar.gym", "BulletEnv-v": "pybullet_envs_gymnasium",
-}  # fmt: skip
-#: Package and extra of optional modules that environments import.
-_PACKAGES = {
-    "ale_py": ("ale-py", "atari"), "cv2": ("opencv-python-headless", "atari"), "minatar": ("minatar", "minatar"),
-    "pybullet_envs_gymnasium": ("pybullet-envs-gymnasium", "pybullet"), "pygame": ("pygame-ce", "classic"),
-    "Box2D": ("box2d", "box2d"), "mujoco": ("mujoco", "mujoco"), "imageio": ("imageio", "mujoco"),
-}  # fmt: skip
-
-#: Modules that environments of gymnasium import, keyed by the start of their entry points.
-_NEEDED = {
-    "gymnasium.envs.box2d": "Box2D",
-    "gymnasium.envs.mujoco": "mujoco",
-    "gymnasium.envs.phys2d": "jax",
-    "gymnasium.envs.tabular": "jax",
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_MODULES, _PACKAGES, _NEEDED = _TABLES["modules"], _TABLES["packages"], _TABLES["needed"]
 
 
 @takes_integral_floats

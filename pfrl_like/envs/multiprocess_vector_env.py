@@ -17,8 +17,7 @@ from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes import send
 from pfrl_like.processes.worker import sendable
 from pfrl_like.random_streams.streams import global_entropy
-from pfrl_like.utils.checks import check_choice, check_counts, check_seconds
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_choice, check_counts, check_seconds, takes_integral_floats
 
 Answers = TypeVar("Answers")
 

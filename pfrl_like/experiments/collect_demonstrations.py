@@ -10,9 +10,8 @@ from pfrl_like.experiments.runner_arguments import check_arguments, check_steps_
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.utils.checks import names_unknown_keywords
+from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.env_values import mask_columns, mask_keyword, takes_mask
-from pfrl_like.utils.integers import takes_integral_floats
 
 _LOGGER = logging.getLogger(__name__)
 

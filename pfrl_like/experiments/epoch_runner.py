@@ -21,8 +21,7 @@ from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.runs.loop import Callback, Clock, Source
 from pfrl_like.runs.run_directory import check_directory
 from pfrl_like.runs.run_files import EPOCHS, directory_lock
-from pfrl_like.utils.checks import check_counts, check_flags, names_unknown_keywords
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, check_flags, names_unknown_keywords, takes_integral_floats
 
 _LOGGER = logging.getLogger(__name__)
 

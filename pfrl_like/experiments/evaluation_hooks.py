@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pfrl_like.errors import MissingDependencyError
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 
 
 class EvaluationHook(ABC):

@@ -28,8 +28,7 @@ from pfrl_like.runs.run_directory import check_directory, move_earlier_files, pr
 from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, directory_lock, encode_lines, lines_of
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
-from pfrl_like.utils.checks import check_counts, names_unknown_keywords
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.old_names import old_names
 from pfrl_like.utils.random_seed import set_random_seed
 

@@ -17,8 +17,7 @@ from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.storage.atomic import atomic_path, make_directory
-from pfrl_like.utils.checks import check_counts, check_numbers, names_unknown_keywords
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, check_numbers, names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.random_seed import set_random_seed
 from pfrl_like.wrappers.monitor import GifWriter, can_record, frame_of, frames_per_second, mp4_writer
 from pfrl_like.wrappers.wrapper import Wrapper

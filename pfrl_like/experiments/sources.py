@@ -1,5 +1,6 @@
 """Sources of training steps: one environment, or a vector environment."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ class SerialSource:
         obs, reward, terminated, truncated, info = step_values(self.env.step(action))
         clock.t += 1
         obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
-        self.observation_space = checks.check_step(self.observation_space, obs, reward)
+        self.observation_space = check_step(self.observation_space, obs, reward)
         self.last = obs, action, reward
         self.total_reward += float(reward)
         self.length += 1
@@ -113,7 +114,7 @@ class SerialSource:
             stop_episode(self.agent)
         obs, info = first_values(self.env.reset())
         self.obs = own_copy(obs)
-        self.observation_space = checks.space_of_observations(self.observation_space, [self.obs])
+        self.observation_space = space_of_observations(self.observation_space, [self.obs])
         checks.check_finite("obs", self.obs)
         if is_first:
             dry_run(self.agent, self.obs, self.action_space)
@@ -250,8 +251,62 @@ class VectorSource:
     def _check(self, obs: Any) -> None:
         if len(obs) != self.num_envs:
             raise ValueError(f"obs contains {len(obs)} observations, expected one for each of {self.num_envs} envs")
-        self.observation_space = checks.space_of_observations(self.observation_space, obs)
+        self.observation_space = space_of_observations(self.observation_space, obs)
         checks.check_finite("obs", obs)
+
+
+def check_step(space: Any, obs: Any, reward: Any) -> Any:
+    """Raise an error if the observation or reward of a step is invalid. Return the space for the next step.
+
+    The function makes the checks of `space_of_observations`, `check_finite` and `check_reward`, but is faster.
+
+    Args:
+        space: Observation space; None if unknown.
+        obs: Observation after the step.
+        reward: Reward of the step.
+
+    Returns:
+        The space. None if it is unknown or does not describe the observation.
+
+    Raises:
+        NonFiniteError: If the observation or the reward is not finite.
+        TypeError: If the reward is not a single number.
+    """
+    if (
+        type(obs) is np.ndarray
+        and type(reward) is float
+        and obs.dtype == getattr(space, "dtype", None) == np.float32
+        and obs.shape == getattr(space, "shape", None)
+        and -checks.LARGEST_REWARD <= reward <= checks.LARGEST_REWARD
+        and math.isfinite(np.vdot(obs, obs))  # the product may also overflow; the checks below are exact
+    ):
+        return space
+    checks.check_finite("obs", obs)
+    checks.check_reward(reward)
+    return space_of_observations(space, [obs])
+
+
+def space_of_observations(space: Any, observations: Any) -> Any:
+    """Return the space if it describes the observations. Otherwise issue a warning once, and return None.
+
+    Many environments declare a space and return other observations, for instance because a wrapper appends a number.
+    The networks and the replay buffer are made for the real observations, so training continues without the space.
+
+    Args:
+        space: Observation space of one environment. None if unknown.
+        observations: Observations of k environments, an array [k, ...] or a sequence.
+    """
+    if space is None:
+        return None
+    is_stack = type(observations) is np.ndarray and observations.dtype != object
+    try:
+        for obs in observations[:1] if is_stack else observations:
+            checks.check_observation(space, obs)
+    except ValueError as error:
+        advice = "observation_space of the environment is wrong and is ignored; a wrapper can declare the right one"
+        checks.warn_once(("observation space", repr(space)), f"{error}: {advice}")
+        return None
+    return space
 
 
 def check_selected(agent: Any, check: Callable[..., None], *arguments: Any) -> None:

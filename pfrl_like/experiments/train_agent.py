@@ -13,8 +13,7 @@ from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback
-from pfrl_like.utils.checks import names_unknown_keywords
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.old_names import old_names
 
 _LOGGER = logging.getLogger(__name__)

@@ -11,20 +11,13 @@ from typing import Any
 import torch
 
 from pfrl_like.envs.make_env import env_factory
+from pfrl_like.experiments import runner_arguments
 from pfrl_like.experiments.async_source import AgentOfProcess0, AsyncWorkers, SharedAgent
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import evaluator_options, tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
 from pfrl_like.experiments.run_state import is_restorable
-from pfrl_like.experiments.runner_arguments import (
-    check_arguments,
-    check_has,
-    check_shares,
-    process_seeds,
-    saving_hooks,
-    set_step,
-)
 from pfrl_like.experiments.shared_evaluator import shared_scores
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
@@ -35,8 +28,7 @@ from pfrl_like.processes.worker import resolve_start_method
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import directory_lock
-from pfrl_like.utils.checks import check_counts, check_seconds, names_unknown_keywords
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, check_seconds, names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.old_names import old_names
 
 _LOGGER = logging.getLogger(__name__)
@@ -166,18 +158,18 @@ def train_agent_async(
             the agent has no `shared_attributes`, or if an object cannot be sent to another process.
     """
     logger = logger or _LOGGER
-    arguments = check_arguments(locals())
+    arguments = runner_arguments.check_arguments(locals())
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
     outdir = check_directory(outdir)
     check_counts(processes=processes)
     if agent is not None:
-        check_has("agent", agent, "act", "observe")
+        runner_arguments.check_has("agent", agent, "act", "observe")
     if (agent is None) == (make_agent is None):
         raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
     check_seconds(grace=grace)
     check_seconds(optional=True, step_timeout=step_timeout)
     start_method = resolve_start_method(start_method)
-    seeds = process_seeds(random_seeds, processes)
+    seeds = runner_arguments.process_seeds(random_seeds, processes)
     factory = env_factory(make_env)
     with directory_lock(outdir):
         if agent is None and make_agent is not None:
@@ -186,9 +178,10 @@ def train_agent_async(
                 agent = make_agent(0)
         has_learner = hasattr(agent, "starting")  # True if a learner runs in this process
         if use_shared_memory and not has_learner:
-            check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
+            runner_arguments.check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
         is_independent = not use_shared_memory and not has_learner
-        sharing = {"resume": resume or None, "checkpoint_freq": checkpoint_freq, "hooks": saving_hooks(hooks) or None}
+        saving = runner_arguments.saving_hooks(hooks) or None
+        sharing = {"resume": resume or None, "checkpoint_freq": checkpoint_freq, "hooks": saving}
         for name, value in sharing.items():
             if is_independent and value is not None:
                 raise ValueError(f"{name} is {value}, which requires use_shared_memory=True, got False")
@@ -223,7 +216,7 @@ def train_agent_async(
         # Move the files before the processes write new files.
         move_earlier_files(outdir, step_offset, logger, no_checkpoint=resume)
         learner = getattr(agent, "agent", agent)
-        set_step(learner, step_offset, logger)
+        runner_arguments.set_step(learner, step_offset, logger)
         with getattr(agent, "starting", nullcontext)(step_offset):
             source = AsyncWorkers(job, stop_event, exception_event, logger, start_method, grace, step_timeout)
         saved_agent: Any = agent if has_learner else SharedAgent(agent, source)
@@ -302,7 +295,7 @@ def train_agent_actor_learner(
         AsyncTrainingError: If an actor or the learner raised an error or died. Before the error is raised, the agent is
             saved.
     """
-    check_arguments({"agent": agent}, "setup_actor_learner_training")
+    runner_arguments.check_arguments({"agent": agent}, "setup_actor_learner_training")
     make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(
         n_actors, n_updates=n_updates, actor_update_interval=actor_update_interval, updates_per_step=updates_per_step
     )

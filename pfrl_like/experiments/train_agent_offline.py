@@ -17,8 +17,7 @@ from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.checksums import restore_data, state_of_data
 from pfrl_like.runs.loop import Callback, Clock, Episode
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.random import check_rng
 
 _LOGGER = logging.getLogger(__name__)

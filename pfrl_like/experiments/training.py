@@ -13,6 +13,7 @@ import numpy as np
 from pfrl_like.debug.crash_replay import checkpoint, is_skipped, record_crash
 from pfrl_like.debug.trace import Trace
 from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.experiments import runner_arguments
 from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, save_agent, wants_progress
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.evaluator import Evaluator
@@ -20,14 +21,6 @@ from pfrl_like.experiments.hooks import StepHook
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
-from pfrl_like.experiments.runner_arguments import (
-    items_on_disk,
-    saving_hooks,
-    set_step,
-    warn_of_no_evaluation,
-    warn_of_no_update,
-    warn_of_old_items,
-)
 from pfrl_like.experiments.signals import Interruption, outcome_of
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
@@ -242,15 +235,13 @@ def train(
         resumed_from = resume if isinstance(resume, Checkpoint) else None
         if resume is True:
             resumed_from = newest_checkpoint(agent, source, outdir, logger, configuration)
-        items = items_on_disk(agent, source)
+        items = runner_arguments.items_on_disk(agent, source)
         if no_checkpoint := resume is True and resumed_from is None:
-            warn_of_old_items(items, outdir, logger)
+            runner_arguments.warn_of_old_items(items, outdir, logger)
         if resumed_from is not None:
             step_offset = clock.t = clock.previous_t = resumed_from.t
-        wants_checkpoints = (
-            checkpoint_freq is not None or resume is not False or bool(parts) or bool(saving_hooks(hooks))
-        )
-        saves = wants_checkpoints and hasattr(source, "saved_state")
+        asks_to_save = checkpoint_freq is not None or bool(runner_arguments.saving_hooks(hooks))
+        saves = (asks_to_save or resume is not False or bool(parts)) and hasattr(source, "saved_state")
         if saves:
             source.record()  # type: ignore[attr-defined]
         if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
@@ -263,8 +254,8 @@ def train(
                 outdir, step_offset, logger,
                 evaluation=evaluator is None, tensorboard=board is None, no_checkpoint=no_checkpoint,
             )  # fmt: skip
-        set_step(agent, step_offset, logger)
-        warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
+        runner_arguments.set_step(agent, step_offset, logger)
+        runner_arguments.warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
         clock.episodes, seconds = progress_of(outdir, step_offset)
         csv = CSVLogger(os.path.join(outdir, METRICS.name), append=step_offset > 0, elapsed=seconds)
         evaluation, updates = None, UpdateCount(agent)
@@ -307,7 +298,7 @@ def train(
                     evaluation.stop_if_due(clock)
             for hook in (each for each in step_hooks if step_offset and isinstance(each, StepHook)):
                 hook.resume(env, agent, step_offset)
-            warn_of_no_update(agent, source, steps, step_offset, logger)
+            runner_arguments.warn_of_no_update(agent, source, steps, step_offset, logger)
             with saving_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
                 with interruption.training_loop():
                     if evaluation is not None and evaluation.finish_tick(clock, [*hooks, checkpoints]):

@@ -32,9 +32,7 @@ class AdditiveGaussian(RandomExplorer):
             raise ValueError(f"scale is {scale!r}, expected numbers that are not negative")
         if low is not None and high is not None and not np.all(np.asarray(low) <= np.asarray(high)):
             raise ValueError(f"low is {low!r} and high is {high!r}, expected low <= high")
-        self.scale = scale
-        self.low = low
-        self.high = high
+        self.scale, self.low, self.high = scale, low, high
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
         """Return the greedy action plus noise.

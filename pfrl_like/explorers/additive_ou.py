@@ -55,11 +55,8 @@ class AdditiveOU(RandomExplorer):
             raise ValueError(f"sigma is {sigma!r}, expected numbers that are not negative")
         if not start_with_mu and not 0 < theta < 2:
             raise ValueError(f"theta is {theta!r}, expected a number between 0 and 2, or start_with_mu=True")
-        self.mu = mu
-        self.theta = theta
-        self.sigma = sigma
-        self.start_with_mu = start_with_mu
-        self.logger = logger
+        self.mu, self.theta, self.sigma = mu, theta, sigma
+        self.start_with_mu, self.logger = start_with_mu, logger
         self.ou_state: NDArray[np.float32] | None = None
         self._started: NDArray[np.bool_] = np.zeros(0, dtype=bool)  # True if the process has started, [k]
 

@@ -1,8 +1,8 @@
 """Epsilon-greedy explorers, with a constant or a decaying epsilon, and the base class of random explorers."""
 
-import logging
 from abc import abstractmethod
 from collections.abc import Callable
+from logging import DEBUG, Logger, getLogger
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.old_names import old_names
 from pfrl_like.utils.random import RandomSource, check_rng
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = getLogger(__name__)
+#: Function that returns a random action.
+RandomAction = Callable[[], Any]
 
 
 class RandomExplorer(Explorer):
@@ -89,15 +91,11 @@ class EpsilonGreedy(RandomExplorer):
 
     reads_action_value = False
 
-    def __init__(
-        self, epsilon: float, random_action_func: Callable[[], Any], logger: logging.Logger, rng: RandomSource
-    ) -> None:
+    def __init__(self, epsilon: float, random_action_func: RandomAction, logger: Logger, rng: RandomSource) -> None:
         super().__init__(rng)
         if not callable(random_action_func):
             raise TypeError(f"random_action_func is {random_action_func!r}, expected a function without arguments")
-        self.epsilon = epsilon
-        self.random_action_func = random_action_func
-        self.logger = logger
+        self.epsilon, self.random_action_func, self.logger = epsilon, random_action_func, logger
 
     @abstractmethod
     def compute_epsilon(self, t: int) -> float:
@@ -108,7 +106,7 @@ class EpsilonGreedy(RandomExplorer):
         self.epsilon = self.compute_epsilon(t)
         explores = self._source.random() < self.epsilon
         action = self._random_action(action_value, 0) if explores else greedy_action_func()
-        if self.logger.isEnabledFor(logging.DEBUG):
+        if self.logger.isEnabledFor(DEBUG):
             self.logger.debug("t:%s a:%s %s", t, action, "non-greedy" if explores else "greedy")
         return action
 
@@ -126,7 +124,7 @@ class EpsilonGreedy(RandomExplorer):
                 action = self._random_action(action_value, i)
                 _check_random_action(action, actions)
                 actions[i] = action
-        if self.logger.isEnabledFor(logging.DEBUG):
+        if self.logger.isEnabledFor(DEBUG):
             self.logger.debug("t:%s a:%s non-greedy:%s", t, actions, explores)
         return actions
 
@@ -164,12 +162,7 @@ class ConstantEpsilonGreedy(EpsilonGreedy):
     """
 
     def __init__(
-        self,
-        epsilon: float,
-        random_action_func: Callable[[], Any],
-        logger: logging.Logger = _LOGGER,
-        *,
-        rng: RandomSource = None,
+        self, epsilon: float, random_action_func: RandomAction, logger: Logger = _LOGGER, *, rng: RandomSource = None
     ) -> None:
         super().__init__(_probability("epsilon", epsilon), random_action_func, logger, rng)
 
@@ -199,8 +192,8 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
         start_epsilon: float,
         end_epsilon: float,
         decay_steps: float,
-        random_action_func: Callable[[], Any],
-        logger: logging.Logger = _LOGGER,
+        random_action_func: RandomAction,
+        logger: Logger = _LOGGER,
         *,
         rng: RandomSource = None,
     ) -> None:
@@ -240,8 +233,8 @@ class ExponentialDecayEpsilonGreedy(EpsilonGreedy):
         start_epsilon: float,
         end_epsilon: float,
         decay: float,
-        random_action_func: Callable[[], Any],
-        logger: logging.Logger = _LOGGER,
+        random_action_func: RandomAction,
+        logger: Logger = _LOGGER,
         *,
         rng: RandomSource = None,
     ) -> None:

@@ -356,12 +356,7 @@ def advantage_learning_target(
 
 
 def persistent_advantage_learning_target(
-    reward: Tensor,
-    discount: Tensor,
-    next_value: Tensor,
-    action_gap: Tensor,
-    next_action_gap: Tensor,
-    alpha: float,
+    reward: Tensor, discount: Tensor, next_value: Tensor, action_gap: Tensor, next_action_gap: Tensor, alpha: float
 ) -> Tensor:
     """Compute the target of persistent advantage learning (Bellemare et al. 2016, arXiv:1512.04860, section 4).
 

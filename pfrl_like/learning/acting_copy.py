@@ -19,9 +19,8 @@ from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.rollout import Rollout
 from pfrl_like.processes import Portable, SharedArrays
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.copy_param import frozen_copy
-from pfrl_like.utils.integers import takes_integral_floats
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
 #: Attributes that are None in an acting copy, in addition to the optimisers and the modules that do not select actions.

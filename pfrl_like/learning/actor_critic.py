@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution
 
 from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.action_value.base import Losses
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
@@ -27,7 +28,7 @@ from pfrl_like.learning.model_outputs import check_one_for_each
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import learn_through_hooks, steps_of_update
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.optimizers.gradient_step import StepsOfUpdate
 from pfrl_like.q_functions.state_action_q_functions import QFunctionEnsemble, members_by_name, members_of
 from pfrl_like.random_streams.streams import isolated_rng
@@ -186,8 +187,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self.critic_arguments, self._critic_names = tuple(critics), tuple(named)
         self.averaged_rows = (*(f"q{i}" for i in range(1, len(named) + 1)), *self.averaged_rows)
         self.averaged_updates = (*(f"{name}_loss" for name in named), *self.averaged_updates)
-        self.policy_update_delay = policy_update_delay
-        self.burnin_action_func = burnin_action_func
+        self.policy_update_delay, self.burnin_action_func = policy_update_delay, burnin_action_func
         self.act_deterministically = act_deterministically
         modules = {"policy": policy, **critics, **further}
         super().__init__(
@@ -248,7 +248,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """
         raise NotImplementedError
 
-    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
+    def critic_losses(self, batch: Batch) -> Iterable[Losses]:
         """Yield the result of `critic_loss` for each critic. A loss is computed when it is requested."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
@@ -274,7 +274,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     # Learning
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, batch: Batch) -> Update:
         """Make a gradient step on each critic's loss.
 
         Every `policy_update_delay`-th update also makes a gradient step on the policy's loss.
@@ -327,7 +327,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         with isolated_rng():
             return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
 
-    def _run_update_step(self, batch: Batch, *flags: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    def _run_update_step(self, batch: Batch, *flags: bool) -> Update:
         """Run `update_step`, or the compiled update if `compile` is True.
 
         `flags` contains the arguments that follow `step` in `update_step`.
@@ -339,7 +339,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self.guard.restore_moments(steps.refused)
         return td_error, stats
 
-    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> Update:
         """Make all gradient steps of one update. Return the TD errors, [N], and statistics.
 
         Args:
@@ -359,22 +359,18 @@ class OffPolicyActorCritic(OffPolicyAgent):
         td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
         return td_error, stats
 
-    def critics_step(
-        self, batch: Batch, step: Step
-    ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
+    def critics_step(self, batch: Batch, step: Step) -> tuple[Sequence[Losses], dict[str, Tensor]]:
         """Make gradient steps on the critics' losses. Return the results of `critic_losses`, and more statistics."""
         return self._step_critics(self.critic_losses(batch), step), {}
 
-    def _step_critics(
-        self, results: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
-    ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
+    def _step_critics(self, results: Iterable[Losses], step: Step) -> Sequence[Losses]:
         """Make one gradient step per critic, one after the other. Return the items of `results`, one for each critic.
 
         `results` yields a loss only after the gradient step on the previous loss. This keeps the tensors of a loss in
         the CPU cache until its backward pass. The members of an ensemble share one optimiser, so the sum of their
         losses is minimised in one step.
         """
-        used: list[tuple[Tensor, Tensor, Tensor]] = []
+        used: list[Losses] = []
         remaining = iter(results)
         for optimizer, count in self._critics_of_optimizers.items():
             members = [each for _, each in zip(range(count), remaining, strict=False)]

@@ -120,11 +120,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     ) -> None:
         resolve_hooks(type(self))
         self.device = torch.device("cpu")
-        self.t_max = t_max
-        self.gamma = gamma
-        self.max_grad_norm = max_grad_norm
-        self.act_deterministically = act_deterministically
-        self.recurrent = recurrent
+        self.t_max, self.gamma, self.max_grad_norm = t_max, gamma, max_grad_norm
+        self.act_deterministically, self.recurrent = act_deterministically, recurrent
         self.logger = logger or logging.getLogger(__name__)
         self.phi = identity if phi is None else phi
         self.batch_states = batch_states
@@ -135,8 +132,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             raise ValueError(
                 f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: call model.cpu()"
             )
-        self._shared_model = model
-        self.optimizer = optimizer
+        self._shared_model, self.optimizer = model, optimizer
         self.model = copy.deepcopy(model)
         self._set_features(FeatureExtractor(self.phi, batch_states))
         self.recurrent_memory = RecurrentMemory(t_max, self.device) if recurrent else None

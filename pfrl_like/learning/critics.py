@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value import DiscreteActionValue, min_of
-from pfrl_like.batch import Batch, map_nested
+from pfrl_like.batch import Batch, combine_nested, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.learning.model_outputs import output_of, wrong_critic
@@ -207,13 +207,7 @@ def _recurrent_states(critic: Any, batch: Batch, after: bool) -> Any:
         states[0] = recurrent.map_recurrent_state(
             lambda part: part.new_zeros(part.shape[0], count, *part.shape[2:]), states[-1]
         )
-    return _concatenate_states(states)
-
-
-def _concatenate_states(states: Sequence[Any]) -> Any:
-    if isinstance(states[0], tuple):
-        return tuple(_concatenate_states(parts) for parts in zip(*states, strict=True))
-    return torch.cat(list(states), dim=1)
+    return combine_nested(lambda parts: torch.cat(parts, dim=1), states)
 
 
 def mean_value(value: Any) -> Tensor:

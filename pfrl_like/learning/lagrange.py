@@ -16,6 +16,9 @@ from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import ignores_training
 
+#: Importance weights, [N]. If None, all weights are 1.
+Weight = Tensor | None
+
 
 @ignores_training
 class TemperatureHolder(nn.Module):
@@ -41,11 +44,7 @@ class TemperatureHolder(nn.Module):
 
 
 def temperature_loss(
-    temperature: Tensor,
-    log_prob: Tensor,
-    entropy_target: float,
-    weight: Tensor | None = None,
-    accumulator: str = "mean",
+    temperature: Tensor, log_prob: Tensor, entropy_target: float, weight: Weight = None, accumulator: str = "mean"
 ) -> Tensor:
     """Return the temperature loss `-temperature * (log_prob + entropy_target)`, a scalar (arXiv:1812.05905, eq. 18).
 
@@ -107,9 +106,7 @@ class LagrangeMultiplier:
             return self.initial if self.holder is None else self.holder().detach()
         return self.holder.log_temperature.detach().exp()  # the same as `holder()`, in one call less
 
-    def update(
-        self, step: Step, quantity: Tensor, target: Any, weight: Tensor | None, accumulator: str
-    ) -> dict[str, Tensor]:
+    def update(self, step: Step, quantity: Tensor, target: Any, weight: Weight, accumulator: str) -> dict[str, Tensor]:
         """Make a gradient step on `temperature_loss`. If the multiplier is constant, do nothing.
 
         The multiplier grows if the mean of quantity + target is positive.

@@ -27,10 +27,10 @@ from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.replay_updater import replay_updater
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, states_of_memory, store_step
-from pfrl_like.learning.settings import change_features, change_max_grad_norm, change_optimizer, settings
+from pfrl_like.learning.settings import change_features, change_max_norm, change_optimizer, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
-from pfrl_like.optimizers.compiled_step import CompiledStep, Step
+from pfrl_like.optimizers.compiled_step import CompiledStep, Step, Update
 from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
@@ -43,9 +43,7 @@ from pfrl_like.utils.recurrent import max_over_sequences
 
 
 @constructor_only("recurrent", "num_steps", "burn_in")
-@settings(
-    phi=change_features, batch_states=change_features, optimizer=change_optimizer, max_grad_norm=change_max_grad_norm
-)
+@settings(phi=change_features, batch_states=change_features, optimizer=change_optimizer, max_grad_norm=change_max_norm)
 class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents with a replay buffer and target networks.
 
@@ -176,25 +174,14 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     ) -> None:
         resolve_hooks(type(self))
         self.device = resolve_device(gpu, device)
-        self.gpu = gpu
-        self.replay_buffer = replay_buffer
-        self.gamma = gamma
-        self.explorer = explorer
-        self.replay_start_size = replay_start_size
-        self.minibatch_size = minibatch_size
-        self.update_interval = update_interval
-        self.target_update_interval = target_update_interval
-        self.target_update_method = target_update_method
-        self.soft_update_tau = soft_update_tau
-        self.n_times_update = n_times_update
-        self.batch_accumulator = batch_accumulator
-        self.episodic_update_len = episodic_update_len
-        self.logger = logger
-        self.recurrent = recurrent
+        self.gpu, self.replay_buffer, self.gamma = gpu, replay_buffer, gamma
+        self.explorer, self.replay_start_size, self.minibatch_size = explorer, replay_start_size, minibatch_size
+        self.update_interval, self.target_update_interval = update_interval, target_update_interval
+        self.target_update_method, self.soft_update_tau = target_update_method, soft_update_tau
+        self.n_times_update, self.batch_accumulator = n_times_update, batch_accumulator
+        self.episodic_update_len, self.logger, self.recurrent = episodic_update_len, logger, recurrent
         self.learns_from_sequences = self.learns_from_sequences or recurrent
-        self.max_grad_norm = max_grad_norm
-        self.num_steps = num_steps
-        self.burn_in = burn_in
+        self.max_grad_norm, self.num_steps, self.burn_in = max_grad_norm, num_steps, burn_in
         self.phi = identity if phi is None else phi
         self.batch_states = batch_states
         check_parts(self, modules, optimizers)
@@ -217,9 +204,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self.guard = UpdateGuard(self.device, modules.values())
         #: Gradient steps of the last update. On a GPU, their attribute `refused` is 1 if the GPU skipped the update.
         self._last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
-        self.t = 0  # environment steps in training
+        self.t = self._cumulative_steps = 0  # environment steps in training
         self.optim_t = 0  # updates
-        self._cumulative_steps = 0
         self._updates_left = self._updates_per_sync()
         self._clear_records()
 
@@ -251,7 +237,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             check_start(self)
         super()._check_output(output, obs, action_space)
 
-    def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step) -> Update:
         """Make all gradient steps of one update. Return the TD errors, [N], and statistics.
 
         If the argument `compile` is True, this method is compiled.
@@ -380,9 +366,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """Maximum number of steps of a training sequence, including burn-in. None if a sequence is a whole episode."""
         return None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
 
-    def update(
-        self, experiences: Batch | Sequence[Any], errors_out: list[float] | None = None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, experiences: Batch | Sequence[Any], errors_out: list[float] | None = None) -> Update:
         """Learn once from a minibatch. No other method changes the parameters.
 
         If no environment steps are counted (training on a dataset or in a learner process), this method also updates
@@ -474,7 +458,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """Add 1 to `optim_t`. The agent calls this method if a subclass's `update` has not increased `optim_t`."""
         self.optim_t += 1
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, batch: Batch) -> Update:
         """Make one gradient step on `loss`, as part of `update`. A subclass may override this method.
 
         Args:
@@ -522,10 +506,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     def sync_target_network(self) -> None:
         """Update the target networks, with the method `target_update_method`."""
         for name in self._target_attributes:
-            online, target = getattr(self, name), getattr(self, f"target_{name}")
-            synchronize_parameters(
-                online, target, self.target_update_method, self.soft_update_tau, self._last_steps.refused
-            )
+            src, dst = getattr(self, name), getattr(self, f"target_{name}")
+            synchronize_parameters(src, dst, self.target_update_method, self.soft_update_tau, self._last_steps.refused)
         self._updates_left = self._updates_per_sync()
 
     _updates_per_sync = updates_per_sync

@@ -27,8 +27,9 @@ from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first, states_of_memory
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
-from pfrl_like.learning.settings import change_features, change_max_grad_norm, settings
+from pfrl_like.learning.settings import change_features, change_max_norm, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
+from pfrl_like.optimizers.compiled_step import Update
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import LARGEST_REWARD, check_counts, constructor_only
@@ -36,7 +37,7 @@ from pfrl_like.utils.contexts import block_evaluation
 
 
 @constructor_only("recurrent")
-@settings(phi=change_features, batch_states=change_features, max_grad_norm=change_max_grad_norm)
+@settings(phi=change_features, batch_states=change_features, max_grad_norm=change_max_norm)
 class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents that learn only from steps of their current policy.
 
@@ -117,14 +118,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     ) -> None:
         resolve_hooks(type(self))
         self.device = resolve_device(gpu, device)
-        self.gpu = gpu
-        self.gamma = gamma
+        self.gpu, self.gamma = gpu, gamma
         self.phi = identity if phi is None else phi
-        self.batch_states = batch_states
-        self.act_deterministically = act_deterministically
-        self.max_grad_norm = max_grad_norm
-        self.logger = logger
-        self.recurrent = recurrent
+        self.batch_states, self.act_deterministically = batch_states, act_deterministically
+        self.max_grad_norm, self.logger, self.recurrent = max_grad_norm, logger, recurrent
         self.obs_normalizer = obs_normalizer
         check_on_policy_parts(self, modules, optimizers)
         check_counts(1, False, **{f"{name}_stats_window": size for name, size in windows.items()})
@@ -141,9 +138,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self._last_outputs: Any = None  # outputs of the model for these features
         self._next_obs: list[Any] = []  # the last observation of each environment
         self._bootstrap_inputs = self._make_bootstrap_inputs  # `restore_state` assigns another function
-        self.t = 0  # environment steps in training
+        self.t = self._cumulative_steps = 0  # environment steps in training
         self.n_updates = 0
-        self._cumulative_steps = 0
         self._records = statistics.make_records(self, windows)
 
     # Methods that an algorithm defines
@@ -168,7 +164,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """True if the update corrects for steps of older policies. It then needs their log-probabilities."""
         return "log_prob" in self._acting_columns
 
-    def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, episodes: Episodes) -> Update:
         """Learn from episodes of features. Return the TD errors or advantages of the steps, [N], and statistics."""
         raise NotImplementedError
 
@@ -315,10 +311,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         }
         if self._last_mask is not None:
             columns[ACTION_MASK] = torch.as_tensor(np.asarray(self._last_mask), dtype=torch.bool)
-        if self.recurrent_memory is not None:
-            columns["state"] = batch_first(
-                self.recurrent_memory.train_previous_state, self.recurrent_memory.train_state
-            )
+        if (memory := self.recurrent_memory) is not None:
+            columns["state"] = batch_first(memory.train_previous_state, memory.train_state)
         env_ids = np.arange(k)
         if len(self._next_obs) != k:
             self._next_obs = [None] * k
@@ -361,9 +355,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """Learn from all collected steps, and remove them from the rollout."""
         self._learn_once(self._rollout.take(self.gamma, self.device, self._bootstrap_inputs))
 
-    def update(
-        self, batch: Batch | None = None, errors_out: list[float] | None = None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, batch: Batch | None = None, errors_out: list[float] | None = None) -> Update:
         """Learn once from a batch of steps, in the same way as from a rollout.
 
         Args:
@@ -394,7 +386,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             errors_out[:] = error.abs().tolist()
         return error, stats
 
-    def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+    def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> Update:
         group = self.learner_group
         if group is not None and not group.is_updating:
             joined, rows = joined_episodes(group, episodes)

@@ -31,8 +31,7 @@ class RecurrentMemory:
     """
 
     def __init__(self, interval: int | None, device: torch.device | str = "cpu") -> None:
-        self.interval = interval
-        self.device = device
+        self.interval, self.device = interval, device
         self.train_state: Any = None
         self.train_previous_state: Any = None
         self.test_state: Any = None

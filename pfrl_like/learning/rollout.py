@@ -316,15 +316,11 @@ class Rollout:
         tails = [self._joined_tails()] if self._tails else []
         if len(rows):
             tails.append((rows, *bootstrap_inputs(env_ids)))
-        return {
-            "env": torch.from_numpy(self._env[: self._n]),
-            "ended": torch.from_numpy(self._ended[: self._n]),
-            "columns": {
-                name: to_saved(map_nested(lambda leaf: leaf[: self._n], column))
-                for name, column in self._columns.items()
-            },
-            "tails": [to_saved((torch.from_numpy(rows), obs, state)) for rows, obs, state in tails],
-        }
+        env, ended = (torch.from_numpy(column[: self._n]) for column in (self._env, self._ended))
+        columns = map_nested(lambda leaf: leaf[: self._n], self._columns)
+        saved_columns = {name: to_saved(column) for name, column in columns.items()}
+        saved_tails = [to_saved((torch.from_numpy(rows), obs, state)) for rows, obs, state in tails]
+        return {"env": env, "ended": ended, "columns": saved_columns, "tails": saved_tails}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device | str) -> BootstrapInputs:
         """Restore the result of `state_dict`.
@@ -415,17 +411,11 @@ class Steps:
         discount = torch.full((len(self),), gamma)
         if done:
             discount[-1] = 0.0
-        return Batch(
-            obs=map_nested(lambda leaf: leaf[:-1], features),
-            action=torch.from_numpy(np.array(action)),
-            reward=torch.tensor(reward),
-            next_obs=map_nested(lambda leaf: leaf[1:], features),
-            discount=discount,
-            action_mask=None if mask is None else mask[:-1],
-            next_action_mask=None if mask is None else mask[1:],
-            recurrent_state=self.recurrent_state,
-            lengths=torch.tensor([len(self)]),
-        )
+        options: dict[str, Any] = {"recurrent_state": self.recurrent_state, "lengths": torch.tensor([len(self)])}
+        if mask is not None:
+            options |= {"action_mask": mask[:-1], "next_action_mask": mask[1:]}
+        obs, next_obs = map_nested(lambda leaf: leaf[:-1], features), map_nested(lambda leaf: leaf[1:], features)
+        return Batch(obs, torch.from_numpy(np.array(action)), torch.tensor(reward), next_obs, discount, **options)
 
     def state_dict(self, with_raw_obs: bool = False) -> Any:
         """Return the steps as tensors.

@@ -29,7 +29,7 @@ def change_features(agent: Any, name: str, value: Any) -> Any:
     return value
 
 
-def change_max_grad_norm(agent: Any, name: str, value: float | None) -> float | None:
+def change_max_norm(agent: Any, name: str, value: float | None) -> float | None:
     """Change the maximum norm of the gradient in the agent's gradient steps.
 
     Raises:

@@ -179,12 +179,8 @@ def replay_statistics(agent: Any) -> list[tuple[str, Any]]:
 
     The mean is NaN if there is no value yet.
     """
-    return [
-        *means(agent, agent._records),
-        ("cumulative_steps", agent._cumulative_steps),
-        ("n_updates", agent.optim_t),
-        ("rlen", len(agent.replay_buffer)),
-    ]
+    counters = {"cumulative_steps": agent._cumulative_steps, "n_updates": agent.optim_t}
+    return [*means(agent, agent._records), *counters.items(), ("rlen", len(agent.replay_buffer))]
 
 
 def clear_records(agent: Any) -> None:

@@ -14,8 +14,7 @@ from pfrl_like.experiments.shared_evaluator import SharedEvaluator, shared_score
 from pfrl_like.loggers import Pairs, TensorBoardLogger, evaluation_scalars
 from pfrl_like.runs.run_directory import move_earlier_files
 from pfrl_like.runs.run_files import SCORES, directory_lock
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
 _LOGGER = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from pfrl_like.experiments.callbacks import save_agent
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.ask_yes_no import ask_yes_no
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import takes_integral_floats
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -64,7 +64,7 @@ def evaluate_on_environment(
 
     The scorer restores the random streams after the episodes. If `info` of the environment contains an "action_mask",
     random actions are allowed actions, and `algo.predict` gets the mask as the keyword `action_mask`, [1, n_actions].
-    A Decision Transformer acts with its `as_stateful_wrapper()`.
+    An estimator with `target_return`, a Decision Transformer, acts with its `as_stateful_wrapper()`.
 
     Args:
         env: Environment with any interface that `pfrl_like.env.as_gymnasium` accepts, or an environment id. With an id,
@@ -100,7 +100,7 @@ def evaluate_on_environment(
 def _return_of_episode(env: Any, algo: Any, epsilon: float, render: bool) -> float:
     obs, info = env.reset()
     frames = LastFrames(getattr(algo, "n_frames", 1))
-    wrapper = algo.as_stateful_wrapper() if hasattr(algo, "as_stateful_wrapper") else None
+    wrapper = algo.as_stateful_wrapper() if hasattr(algo, "target_return") else None
     total, reward, ended = 0.0, 0.0, False
     while not ended:
         stack = frames.push(obs)

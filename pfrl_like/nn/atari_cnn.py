@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.functional import relu
 
 from pfrl_like.initializers import init_chainer_default
 from pfrl_like.utils.contexts import ignores_training
@@ -48,9 +48,7 @@ class _AtariCNN(nn.Module):
     ) -> None:
         super().__init__()
         self.n_input_channels = layers[0].in_channels
-        self.n_output_channels = n_output_channels
-        self.activation = activation
-        self.layers = layers
+        self.n_output_channels, self.activation, self.layers = n_output_channels, activation, layers
         self.output = _initialized(nn.Linear(n_features, n_output_channels), bias)
 
     def forward(self, state: Tensor) -> Tensor:
@@ -69,11 +67,7 @@ class SmallAtariCNN(_AtariCNN):
     """
 
     def __init__(
-        self,
-        n_input_channels: int = 4,
-        n_output_channels: int = 256,
-        activation: Activation = F.relu,
-        bias: float = 0.1,
+        self, n_input_channels: int = 4, n_output_channels: int = 256, activation: Activation = relu, bias: float = 0.1
     ) -> None:
         layers = nn.Conv2d(n_input_channels, 16, 8, stride=4), nn.Conv2d(16, 32, 4, 2)
         convolutions = nn.ModuleList(_initialized(layer, bias) for layer in layers)
@@ -91,11 +85,7 @@ class LargeAtariCNN(_AtariCNN):
     """
 
     def __init__(
-        self,
-        n_input_channels: int = 4,
-        n_output_channels: int = 512,
-        activation: Activation = F.relu,
-        bias: float = 0.1,
+        self, n_input_channels: int = 4, n_output_channels: int = 512, activation: Activation = relu, bias: float = 0.1
     ) -> None:
         super().__init__(large_convolutions(n_input_channels, bias), 3136, n_output_channels, activation, bias)
 

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.contexts import hold_during_fork, ignores_training
-from pfrl_like.utils.integers import takes_integral_floats
 
 
 @ignores_training
@@ -63,9 +62,7 @@ class EmpiricalNormalization(nn.Module):
         for name, value, fits, expected in checks:
             if not fits:
                 raise ValueError(f"{name} is {value!r}, expected {expected}")
-        self.batch_axis = batch_axis
-        self.eps = eps
-        self.until = until
+        self.batch_axis, self.eps, self.until = batch_axis, eps, until
         self.clip_threshold = clip_threshold
         # Identifiers of the threads inside `holding_still`. The attribute is set here, because compiled regions only
         # check attributes that exist at compilation.

@@ -32,8 +32,7 @@ class MLP(nn.Module):
         last_wscale: float = 1,
     ) -> None:
         super().__init__()
-        self.in_size = in_size
-        self.out_size = out_size
+        self.in_size, self.out_size = in_size, out_size
         self.hidden_sizes = list(hidden_sizes)
         self.nonlinearity = nonlinearity
         sizes = [in_size, *self.hidden_sizes]

@@ -56,11 +56,9 @@ class MLPBN(nn.Module):
         last_wscale: float = 1,
     ) -> None:
         super().__init__()
-        self.in_size = in_size
-        self.out_size = out_size
+        self.in_size, self.out_size = in_size, out_size
         self.hidden_sizes = list(hidden_sizes)
-        self.normalize_input = normalize_input
-        self.normalize_output = normalize_output
+        self.normalize_input, self.normalize_output = normalize_input, normalize_output
         self.nonlinearity = nonlinearity
         sizes = [in_size, *self.hidden_sizes]
         if normalize_input:

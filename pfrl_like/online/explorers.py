@@ -105,9 +105,8 @@ class LinearDecayEpsilonGreedy(OnlineExplorer):
 
     def _explorer_for(self, n: int, start: int = 0) -> explorers.LinearDecayEpsilonGreedy:
         action = _random_action(self.rng, n, start)
-        return explorers.LinearDecayEpsilonGreedy(
-            self.start_epsilon, self.end_epsilon, self.duration, action, rng=self.rng
-        )
+        epsilons = self.start_epsilon, self.end_epsilon
+        return explorers.LinearDecayEpsilonGreedy(*epsilons, self.duration, action, rng=self.rng)
 
 
 class NormalNoise(OnlineExplorer):

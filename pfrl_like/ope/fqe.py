@@ -522,9 +522,7 @@ class DiscreteFQE(FQE):
     instead: ClassVar[str] = "FQE"
 
 
-def load_learnable(
-    fname: str | os.PathLike[str], *, device: int | str | torch.device | bool = False, algo: Any = None
-) -> Any:
+def load_learnable(fname: saving.PathLike, *, device: int | str | torch.device | bool = False, algo: Any = None) -> Any:
     """Load an estimator or an `FQE` from a file that its method `save` wrote. Loading executes no code from the file.
 
     Args:

@@ -300,12 +300,7 @@ def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "al
 
 
 def check_actions(
-    distribution: Distribution,
-    discrete_action: bool,
-    size: int,
-    argument: str = "algo",
-    *,
-    env: bool = False,
+    distribution: Distribution, discrete_action: bool, size: int, argument: str = "algo", *, env: bool = False
 ) -> None:
     """Raise an error if the actions of a policy do not match the data or the environment.
 

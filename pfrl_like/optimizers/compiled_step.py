@@ -22,13 +22,12 @@ from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate, earl
 from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt
 
 State = Mapping[str, Any]
+Group = Mapping[str, Any]
 Result = tuple[Tensor, dict[str, Tensor]]
-Descent = Callable[[Tensor, Tensor, State, Tensor, Mapping[str, Any]], Result]
+Descent = Callable[[Tensor, Tensor, State, Tensor, Group], Result]
 
 
-def adam(
-    param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any], decoupled: bool = False
-) -> Result:
+def adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Group, decoupled: bool = False) -> Result:
     """Adam (arXiv:1412.6980, algorithm 1) with optional AMSGrad, and AdamW (arXiv:1711.05101, algorithm 2).
 
     If `decoupled` is True here or in the parameter group, the weight decay is decoupled (AdamW). Otherwise the weight
@@ -52,9 +51,7 @@ def adam(
     return param - correction1 * mean / (square.sqrt() * correction2 + group["eps"]), new
 
 
-def rmsprop(
-    param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any], eps_inside: bool = False
-) -> Result:
+def rmsprop(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Group, eps_inside: bool = False) -> Result:
     """RMSprop (Hinton 2012, lecture 6), optionally centred (arXiv:1308.0850, eq. 40) and with momentum.
 
     If `eps_inside` is True, epsilon is added to the variance, otherwise to the square root of the variance.
@@ -74,7 +71,7 @@ def rmsprop(
     return param - lr * direction, new
 
 
-def sgd(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
+def sgd(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Group) -> Result:
     """Stochastic gradient descent, optionally with (Nesterov's) momentum."""
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * param
@@ -97,7 +94,9 @@ DESCENTS: dict[type[Optimizer], Descent] = {
 
 #: Function called as (name of an optimiser, loss). It makes a gradient step.
 Step = Callable[[str, Tensor], None]
-Learn = Callable[..., tuple[Tensor, dict[str, Tensor]]]
+#: Result of an update: the TD error (or another error) of each row, [N], and the statistics, keyed by name.
+Update = tuple[Tensor, dict[str, Tensor]]
+Learn = Callable[..., Update]
 _NO_OWNER = types.SimpleNamespace()
 #: Fields of a `Batch` that stay on the CPU. They are not passed to a region.
 HOST_FIELDS = ("index", "lengths", "extra")
@@ -145,7 +144,7 @@ class CompiledStep:
     def __setstate__(self, state: dict[str, Any]) -> None:
         CompiledStep.__init__(self, **state)  # a copy compiles a new region
 
-    def __call__(self, batch: Batch, *arguments: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, batch: Batch, *arguments: Any) -> Update:
         """Make one update. `arguments` are the additional arguments of `learn`. Return its result."""
         used = self._used.get(arguments)
         if used is None:
@@ -171,7 +170,7 @@ class CompiledStep:
         self.trail = hash((self.trail, *losses.tolist()))
         return td_error, stats
 
-    def _learn_uncompiled(self, batch: Batch, arguments: tuple[Any, ...]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _learn_uncompiled(self, batch: Batch, arguments: tuple[Any, ...]) -> Update:
         self._refresh(self._trained.values())
         steps = StepsOfUpdate(self._eager)
         td_error, stats = self.learn(batch, steps, *arguments)
@@ -218,7 +217,7 @@ class CompiledStep:
         return CompiledRegion(region, lambda: [*holders_of(owner), *own], "the update")
 
 
-Row = tuple[Tensor, Mapping[str, Any], Tensor, dict[str, Any], Descent]
+Row = tuple[Tensor, Group, Tensor, dict[str, Any], Descent]
 
 
 def _non_finite_error(made: Sequence[str], n_bad: int, several: bool) -> NonFiniteError:

@@ -37,6 +37,8 @@ Kernel = Callable[[list[Tensor], Tensor | None], None]
 
 #: Two copies of the parameters' step counts. The copy on the CPU includes skipped steps, the copy on the GPU does not.
 Counts = tuple[list[Tensor], list[Tensor]]
+#: Copies of an optimiser's parameters, keyed by the parameter. None if there are none.
+Copies = Mapping[Tensor, Tensor] | None
 
 #: If the gradients contain at most this number of values, their norm is computed from one concatenated vector. For more
 #: values, one norm per parameter is faster.
@@ -68,15 +70,9 @@ class GradientStep:
     """
 
     def __init__(
-        self,
-        optimizer: Optimizer,
-        max_grad_norm: float | None = None,
-        own_only: bool = False,
-        copies: Mapping[Tensor, Tensor] | None = None,
+        self, optimizer: Optimizer, max_grad_norm: float | None = None, own_only: bool = False, copies: Copies = None
     ) -> None:
-        self.optimizer = optimizer
-        self.max_grad_norm = max_grad_norm
-        self.own_only = own_only
+        self.optimizer, self.max_grad_norm, self.own_only = optimizer, max_grad_norm, own_only
         self.copies = copies
         self.average: Callable[[Tensor, Sequence[Tensor]], Tensor] | None = None
         self.trail = 0

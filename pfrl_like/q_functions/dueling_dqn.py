@@ -43,9 +43,7 @@ class DuelingStreams(nn.Module):
 
     def __init__(self, advantage: nn.Module, value: nn.Module, dim: int = 1) -> None:
         super().__init__()
-        self.advantage = advantage
-        self.value = value
-        self.dim = dim
+        self.advantage, self.value, self.dim = advantage, value, dim
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return Q-values, or the logits of distributions, of the shape of the advantages."""
@@ -68,9 +66,7 @@ class DuelingDQN(nn.Module, StateQFunction):
         self, n_actions: int, n_input_channels: int = 4, activation: Activation = F.relu, bias: float = 0.1
     ) -> None:
         super().__init__()
-        self.n_actions = n_actions
-        self.n_input_channels = n_input_channels
-        self.activation = activation
+        self.n_actions, self.n_input_channels, self.activation = n_actions, n_input_channels, activation
         self.conv_layers = large_convolutions(n_input_channels, bias)
         self.a_stream = MLP(3136, n_actions, [512])
         self.v_stream = MLP(3136, 1, [512])
@@ -115,8 +111,7 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
         self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
         # int, because a compiler would trace NumPy integers
         self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)
-        self.n_input_channels = n_input_channels
-        self.activation = activation
+        self.n_input_channels, self.activation = n_input_channels, activation
         self.conv_layers = large_convolutions(n_input_channels, bias)
         self.main_stream = init_chainer_default(nn.Linear(3136, 1024))
         self.a_stream = init_chainer_default(nn.Linear(512, n_actions * n_atoms))

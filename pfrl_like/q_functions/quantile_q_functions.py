@@ -54,8 +54,7 @@ class CosineBasisLinear(nn.Module):
 
     def __init__(self, n_basis_functions: int, out_size: int) -> None:
         super().__init__()
-        self.n_basis_functions = n_basis_functions
-        self.out_size = out_size
+        self.n_basis_functions, self.out_size = n_basis_functions, out_size
         self.linear = nn.Linear(n_basis_functions, out_size)
         self.register_buffer("frequencies", _frequencies(n_basis_functions), persistent=False)
 
@@ -70,9 +69,7 @@ class _Quantiles(nn.Module):
 
     def __init__(self, psi: nn.Module, phi: nn.Module, f: nn.Module) -> None:
         super().__init__()
-        self.psi = psi
-        self.phi = phi
-        self.f = f
+        self.psi, self.phi, self.f = psi, phi, f
 
     def quantiles(self, features: Tensor, taus: Tensor) -> Tensor:
         """Return quantiles of all actions, [B, n, n_actions], from features psi(s), [B, hidden], and fractions, [B, n].
@@ -189,8 +186,7 @@ class FullyParametrizedQFunction(_Quantiles, StateQFunction):
         if not 0 <= entropy_coeff < math.inf:
             raise ValueError(f"entropy_coeff is {entropy_coeff!r}, expected a finite number of at least 0")
         super().__init__(psi, phi, f)
-        self.proposal = proposal
-        self.entropy_coeff = entropy_coeff
+        self.proposal, self.entropy_coeff = proposal, entropy_coeff
 
     def forward(self, x: Any) -> FullyParametrizedActionValue:
         """Return the quantiles of B states at the fractions that the network proposes."""

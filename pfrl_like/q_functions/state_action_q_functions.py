@@ -98,8 +98,7 @@ class FCSAQFunction(MLP, StateActionQFunction):
         hidden_sizes = hidden_sizes_of(n_hidden_channels, n_hidden_layers)
         super().__init__(n_dim_obs + n_dim_action, 1, hidden_sizes, nonlinearity, last_wscale)
         self.n_input_channels = n_dim_obs + n_dim_action
-        self.n_hidden_channels = n_hidden_channels
-        self.n_hidden_layers = n_hidden_layers
+        self.n_hidden_channels, self.n_hidden_layers = n_hidden_channels, n_hidden_layers
 
     def forward(self, state: Any, action: Any = None) -> Tensor:
         """Return Q(s, a), [B, 1]."""
@@ -135,8 +134,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
         hidden_sizes = hidden_sizes_of(n_hidden_channels, n_hidden_layers)
         super().__init__(n_dim_obs + n_dim_action, 1, hidden_sizes, normalize_input, False, nonlinearity, last_wscale)
         self.n_input_channels = n_dim_obs + n_dim_action
-        self.n_hidden_channels = n_hidden_channels
-        self.n_hidden_layers = n_hidden_layers
+        self.n_hidden_channels, self.n_hidden_layers = n_hidden_channels, n_hidden_layers
 
     def forward(self, state: Any, action: Any = None) -> Tensor:
         """Return Q(s, a), [B, 1]."""
@@ -159,10 +157,8 @@ class _LateAction(nn.Module, StateActionQFunction):
     ) -> None:
         super().__init__()
         self.n_input_channels = n_dim_obs + n_dim_action
-        self.n_hidden_channels = n_hidden_channels
-        self.n_hidden_layers = n_hidden_layers
-        self.nonlinearity = nonlinearity
-        self.obs_mlp = obs_mlp
+        self.n_hidden_channels, self.n_hidden_layers = n_hidden_channels, n_hidden_layers
+        self.nonlinearity, self.obs_mlp = nonlinearity, obs_mlp
         hidden_sizes = hidden_sizes_of(n_hidden_channels, n_hidden_layers - 1)
         self.mlp = MLP(n_hidden_channels + n_dim_action, 1, hidden_sizes, nonlinearity, last_wscale)
         self.output = self.mlp.output  # PFRL saves the layer under both names
@@ -200,10 +196,8 @@ class FCLateActionSAQFunction(_LateAction):
         last_wscale: float = 1.0,
     ) -> None:
         check_counts(n_hidden_channels=n_hidden_channels, n_hidden_layers=n_hidden_layers)
-        obs_mlp = MLP(n_dim_obs, n_hidden_channels, [])
-        super().__init__(
-            obs_mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale
-        )
+        mlp = MLP(n_dim_obs, n_hidden_channels, [])
+        super().__init__(mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale)
 
 
 class FCBNLateActionSAQFunction(_LateAction):
@@ -234,10 +228,8 @@ class FCBNLateActionSAQFunction(_LateAction):
         last_wscale: float = 1.0,
     ) -> None:
         check_counts(n_hidden_channels=n_hidden_channels, n_hidden_layers=n_hidden_layers)
-        obs_mlp = MLPBN(n_dim_obs, n_hidden_channels, [], normalize_input, normalize_output=True)
-        super().__init__(
-            obs_mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale
-        )
+        mlp = MLPBN(n_dim_obs, n_hidden_channels, [], normalize_input, normalize_output=True)
+        super().__init__(mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale)
         self.normalize_input = normalize_input
 
 

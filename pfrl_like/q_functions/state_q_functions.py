@@ -232,12 +232,9 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
             raise ValueError(f"n_hidden_layers is {n_hidden_layers!r}, expected at least 1")
         if not (hasattr(action_space, "low") and hasattr(action_space, "high")):
             raise TypeError(f"action_space is {action_space!r}, expected a Box")
-        self.n_input_channels = n_input_channels
-        self.n_dim_action = n_dim_action
-        self.n_hidden_channels = n_hidden_channels
-        self.n_hidden_layers = n_hidden_layers
-        self.action_space = action_space
-        self.scale_mu = scale_mu
+        self.n_input_channels, self.n_dim_action = n_input_channels, n_dim_action
+        self.n_hidden_channels, self.n_hidden_layers = n_hidden_channels, n_hidden_layers
+        self.action_space, self.scale_mu = action_space, scale_mu
         for name in ("low", "high"):
             bound = torch.as_tensor(getattr(action_space, name), dtype=torch.float32)
             if bound.shape != (n_dim_action,):

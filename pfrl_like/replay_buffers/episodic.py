@@ -14,7 +14,7 @@ from pfrl_like.columns import Columns, Indices, packed
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.replay_buffers.memory import EpisodicMemory, StoredItem, drop_weight
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
-from pfrl_like.replay_buffers.saved import sequence_number
+from pfrl_like.replay_buffers.saved import Arrays, sequence_number
 from pfrl_like.utils.random import RandomSource, check_held, sample_n_k
 
 
@@ -214,14 +214,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         state["arrays"]["episode_lengths"] = np.array([length for _, length in self._episodes], np.int64)
         return state
 
-    def _load_order(
-        self,
-        header: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        extra: dict[str, NDArray[Any]],
-        first: int,
-        n: int,
-    ) -> None:
+    def _load_order(self, header: dict[str, Any], arrays: Arrays, extra: Arrays, first: int, n: int) -> None:
         lengths, first_episode = arrays["episode_lengths"], sequence_number(header, "first_episode")
         if lengths.ndim != 1 or lengths.dtype != np.int64 or (lengths < 1).any() or lengths.sum() != n:
             raise ValueError("the episode lengths do not match the number of items")

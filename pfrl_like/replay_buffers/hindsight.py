@@ -13,12 +13,14 @@ from pfrl_like.columns import ENDED, Columns, Indices, ReadOnlyDict, rows_of
 from pfrl_like.columns.leaves import as_array, describe
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
+from pfrl_like.replay_buffers.saved import Arrays
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.random import RandomSource, check_held, size_of_sample
 
 Strategy = Literal["future", "final", "episode"]
+Array = NDArray[Any]
 #: Function of achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns. It returns B values.
-GoalFunction = Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], Any]
+GoalFunction = Callable[[Array, Array, dict[str, Any]], Any]
 
 _STRATEGIES = ("future", "final", "episode")
 
@@ -89,9 +91,7 @@ class HindsightReplayBuffer(ReplayBuffer):
             raise ValueError(f"strategy: got {strategy!r}, expected one of {list(_STRATEGIES)}")
         if not 0 <= n_goals < math.inf:
             raise ValueError(f"n_goals: got {n_goals}, expected a finite number of at least 0")
-        self.reward_fn = reward_fn
-        self.strategy = strategy
-        self.n_goals = n_goals
+        self.reward_fn, self.strategy, self.n_goals = reward_fn, strategy, n_goals
         self.terminated_fn = terminated_fn
         self._horizon = math.inf
         self._find_episodes()
@@ -227,7 +227,7 @@ class HindsightReplayBuffer(ReplayBuffer):
             obs[DESIRED_GOAL][torch.from_numpy(replaced).to(device)] = torch.from_numpy(goals).to(device)
         return batch
 
-    def _draw_windows(self, n: int) -> tuple[NDArray[Any], ...]:
+    def _draw_windows(self, n: int) -> tuple[Array, ...]:
         """Draw n items with up to L steps, and new goals for H of them. The caller checks n.
 
         Returns:
@@ -262,7 +262,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         drawn: Indices = first + (source.random(len(index)) * (last - first + 1)).astype(np.int64)
         return drawn
 
-    def _outcome(self, rows: Indices, goal: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def _outcome(self, rows: Indices, goal: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Return the rewards and terminations of steps under new goals, each of shape [N]."""
         columns = self._columns
         achieved = self._goals(ACHIEVED_GOAL, columns.next_row[rows])
@@ -277,7 +277,7 @@ class HindsightReplayBuffer(ReplayBuffer):
             terminal &= ~_values(self.terminated_fn, "terminated_fn", achieved, own, info).astype(np.bool_)
         return reward, reached | terminal
 
-    def _goals(self, key: str, obs_rows: Indices) -> NDArray[Any]:
+    def _goals(self, key: str, obs_rows: Indices) -> Array:
         """Return the goals under `key` in these rows of observations, shape [N, ...]."""
         assert self._columns.obs is not None
         return self._columns.obs.part(key, obs_rows)
@@ -295,14 +295,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         super()._load_state(state, restore)
         self._find_episodes()
 
-    def _load_order(
-        self,
-        header: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        extra: dict[str, NDArray[Any]],
-        first: int,
-        n: int,
-    ) -> None:
+    def _load_order(self, header: dict[str, Any], arrays: Arrays, extra: Arrays, first: int, n: int) -> None:
         successor = arrays["successor"][:n]
         in_order = (successor == np.arange(2, n + 2)) | (successor == ENDED)
         if not in_order.all() or (successor[n - 1 :] != ENDED).any():
@@ -337,9 +330,7 @@ def _check_goals(obs: Any) -> None:
         raise ValueError(f"obs: got {got} as achieved_goal and desired_goal, expected equal shapes and dtypes")
 
 
-def _values(
-    function: GoalFunction, name: str, achieved: NDArray[Any], desired: NDArray[Any], info: dict[str, Any]
-) -> NDArray[Any]:
+def _values(function: GoalFunction, name: str, achieved: Array, desired: Array, info: dict[str, Any]) -> Array:
     """Call `reward_fn` or `terminated_fn` and check that it returns one number for each step, shape [B].
 
     Raises:

@@ -265,9 +265,7 @@ class PersistentBuffer(RewindingBuffer):
         self.close()
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
-        advice = (
-            "change the transition before you append it, or load a saved file into a ReplayBuffer and change it there"
-        )
+        advice = "change the step before you append it, or load a saved file into a ReplayBuffer and change it there"
         raise TypeError(f"cannot set {[*changes]}: {type(self).__name__} does not change its files; {advice}")
 
     def _set_memory(self, memory: Any) -> None:

@@ -217,11 +217,9 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
 
     def _items_added(self, first: int, count: int) -> None:
         self._priorities.append(count)
-        if self._waiting_errors:
+        if waiting := self._waiting_errors:
             rows = self._rows(np.arange(first, first + count)).tolist()
-            errors = {
-                first + i: self._waiting_errors.pop(row) for i, row in enumerate(rows) if row in self._waiting_errors
-            }
+            errors = {first + i: waiting.pop(row) for i, row in enumerate(rows) if row in waiting}
             self._priorities.update([*errors], self.priority_from_errors([*errors.values()]))
 
     def _set_first_errors(self, rows: Index, errors: Floats) -> None:

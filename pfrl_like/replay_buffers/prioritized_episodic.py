@@ -66,8 +66,7 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
             raise TypeError(f"default_priority_func is {default_priority_func!r}, expected a function, or None")
         EpisodicReplayBuffer.__init__(self, capacity, rng=rng)
         PriorityWeightError.__init__(self, alpha, beta0, betasteps, eps, normalize_by_max, error_min, error_max)
-        self.default_priority_func = default_priority_func
-        self.uniform_ratio = uniform_ratio
+        self.default_priority_func, self.uniform_ratio = default_priority_func, uniform_ratio
         self.wait_priority_after_sampling = wait_priority_after_sampling
         self.return_sample_weights = return_sample_weights
 

@@ -20,7 +20,7 @@ from pfrl_like.columns import Columns, RecordedColumns, dump_locators, keep_loca
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
-from pfrl_like.replay_buffers.saved import MISFIT, SavedFile
+from pfrl_like.replay_buffers.saved import MISFIT, PathLike, SavedFile
 from pfrl_like.storage.arrays import read_arrays
 from pfrl_like.storage.atomic import make_directory, named_errors, names_in, read_errors
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory
@@ -112,7 +112,7 @@ class RewindingBuffer(ReplayBuffer):
     # Saves
 
     def save_increment(
-        self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
+        self, folder: PathLike, last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
         """Write a file with references to the current rows. These rows are kept until `prune` removes this file.
 
@@ -135,9 +135,7 @@ class RewindingBuffer(ReplayBuffer):
         reference = self._reference(folder, [], table, state["rng"])
         return reference if self.journal is None else {**reference, "journal": self.journal.begin(folder)}
 
-    def load_increment(
-        self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
-    ) -> None:
+    def load_increment(self, folder: PathLike, reference: Mapping[str, Any], *, allow_pickle: bool = False) -> None:
         """Restore the content of a save, in memory and in the directory.
 
         Raises:

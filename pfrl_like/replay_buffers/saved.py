@@ -32,6 +32,7 @@ _OWN = re.compile(rf"{_NAME.pattern}|\.tmp-(segment|table)-.*")
 #: Name of a journal: steps that were stored after a save, see `experiments.cluster.replay_journal`.
 JOURNAL = re.compile(r"journal-([0-9]{12,})\.bin")
 
+PathLike = str | os.PathLike[str]
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -276,7 +277,7 @@ class SavedBuffer(AbstractReplayBuffer):
     # Incremental checkpoints
 
     def save_increment(
-        self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
+        self, folder: PathLike, last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
         """Write the changes since an earlier save of this buffer, or since the save that was loaded.
 
@@ -348,9 +349,7 @@ class SavedBuffer(AbstractReplayBuffer):
         reference = {"kind": self._kind, "segments": entries, "table": entry, "rng": rng}
         return dict(plain_json(reference, folder))
 
-    def load_increment(
-        self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
-    ) -> None:
+    def load_increment(self, folder: PathLike, reference: Mapping[str, Any], *, allow_pickle: bool = False) -> None:
         """Replace the content and the state of `rng` with the content and the state of a save.
 
         Args:
@@ -378,22 +377,15 @@ class SavedBuffer(AbstractReplayBuffer):
 
     # Hooks of subclasses
 
-    def _load_order(
-        self,
-        header: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        extra: dict[str, NDArray[Any]],
-        first: int,
-        n: int,
-    ) -> None:
+    def _load_order(self, header: dict[str, Any], arrays: Arrays, extra: Arrays, first: int, n: int) -> None:
         """Check and load the state that depends on the order of the items. If this fails, nothing is changed."""
         self._load_extra_state(header["own"], extra, first, n)
 
-    def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _extra_state(self) -> tuple[dict[str, Any], Arrays]:
         """Return a subclass's additional state for `state_dict`: values for JSON, and arrays."""
         return {}, {}
 
-    def _load_extra_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+    def _load_extra_state(self, header: dict[str, Any], arrays: Arrays, first: int, n: int) -> None:
         """Load the result of `_extra_state` for items `first` to `first + n - 1`. If this fails, nothing is changed."""
 
 
@@ -425,7 +417,7 @@ def _stored_segments(entries: Iterable[Any], first: int, n: int) -> Iterator[tup
         raise ValueError("the segments of the save do not cover its items")
 
 
-def prune(folder: str | os.PathLike[str], kept_references: Iterable[Mapping[str, Any]]) -> None:
+def prune(folder: PathLike, kept_references: Iterable[Mapping[str, Any]]) -> None:
     """Remove the files of all saves in a folder, except the files that the given references name.
 
     A reference with the key "journal" also keeps the journal of this number and all later ones. Files that neither

@@ -10,13 +10,17 @@ import json
 import os
 import re
 import sys
+import tomllib
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 MASK = "********"
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_WORDS = {name: {*text.split()} for name, text in _TABLES["words"].items()}
 
 # The name of a value determines if the value is secret. Whole words of the name are compared ("apiKey" and "api-key"
 # have two words). The rules are applied in this order:
@@ -25,59 +29,20 @@ MASK = "********"
 # - secret: a word is in `_OFTEN`, unless the name also has a word of `_COMPANIONS`, or the name is "key", or the value
 #   is a number and a word is "tokens";
 # - secret: the name is an option `-u` or `--user`, and the value is "user:password".
-_ALWAYS = re.compile(
-    r"(?:\w*(?:secret|passwd|password|passphrase|passcode|pwd|credential|cookie|webhook)|auth|oauth|creds?"
-    r"|authenti[sc]ation|authori[sz]ation|pw|dsn|jwt|bearer|sig|signature|t?otp|mnemonic"
-    r"|(?:access|account|api|auth|encryption|license|master|private|secret|shared|signing|ssh|storage)key)s?\d*"
-)
+_ENDS, _WITHOUT, _COUNTS = _WORDS["ends"], _WORDS["without"], _WORDS["counts"]
+_COMPANIONS = _COUNTS | _WORDS["of_networks"] | _WORDS["of_tables"]
+#: `_KEPT`: names of environment variables that are recorded. `_KEPT_PREFIXES`: prefixes of the names of other recorded
+#: variables.
+_KEPT, _KEPT_PREFIXES = _WORDS["kept"], tuple(_WORDS["kept_prefixes"])
+#: `_FORMS`: strings that are secret because of their form. `_NAMED`: a name in a text, up to its value.
+_ALWAYS, _FORMS, _NAMED = (re.compile("".join(_TABLES["patterns"][name])) for name in ("always", "forms", "named"))
 _OFTEN = re.compile(r"(?:\w*token|key)s?\d*|pass\d*")
 _USER = re.compile(r"(?:-u|--user)\b\W*")
-_ENDS = {
-    "backend", "dir", "directory", "error", "exception", "file", "interval", "length", "method", "mode", "name", "path",
-    "provider", "py", "scheme", "timeout", "ttl", "type", "warning",
-}  # fmt: skip
-_WITHOUT = {"no", "without", "disable", "skip"}
-_COUNTS = {
-    "budget", "count", "dim", "dims", "len", "length", "limit", "max", "min", "n", "num", "number", "per", "rate",
-    "size", "total",
-}  # fmt: skip
-_COMPANIONS = _COUNTS | {
-    # words of language models and networks
-    "accuracy", "backward", "bos", "cls", "completion", "embedding", "embeddings", "end", "entropy", "eos", "forward",
-    "heads", "id", "ids", "input", "logits", "loss", "mask", "mixer", "output", "pad", "padding", "prompt", "sep",
-    "special", "start", "stop", "type", "types", "unk", "vocab",
-    # words of tables, dicts and random numbers
-    "action", "actions", "cache", "cnn", "column", "dict", "foreign", "frame", "frames", "goal", "group", "image",
-    "images", "index", "info", "log", "metric", "mlp", "obs", "observation", "partition", "pixel", "pixels", "primary",
-    "prng", "public", "query", "random", "reward", "rng", "sort", "state",
-}  # fmt: skip
 _ENDS_OF_SEVERAL = ("s", "auth")  # an option with such an ending may have several values
 _HARMLESS = re.compile(r"[\[\](){}]*|true|false|yes|no|on|off|none|null", re.IGNORECASE)
 _NUMBERS = re.compile(r"(?=.*\d)[\d\s.,_eE()\[\]+-]+")
 _USER_AND_PASSWORD = re.compile(r"(?!\d+:\d+$)[^\s:/]+:(?![/\\])\S+")
 _WITHOUT_SPACE = re.compile(r"[\"']?[^\s\"'\[\](){},;&]*")
-
-#: Strings that are secret because of their form.
-_FORMS = re.compile(
-    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)(?!git@)[^\s/\"'<>]{,500}@"  # user and password in URLs
-    r"|(?<=[?&]key=)[^\s\"'<>&#]+"
-    r"|(?<![\w.:/+-])(?!mailto:)[\w.+-]+:(?![\d.]+@)[^\s/@:,\"']+@(?!sha\d)(?=[\w-]+[.:\w-])"  # without a scheme
-    r"|(?<=hooks\.slack\.com/)[^\s\"'<>]+|(?<=/api/webhooks/)[^\s\"'<>]+"
-    r"|(?<![A-Za-z0-9])(?:"
-    r"sk-(?=[\w-]{0,99}\d)[\w-]{16,}|(?:sk|pk|rk)_(?:live|test)_\w+|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{20,}"
-    r"|gl(?:pat|oas|dt|rt|cbt|ptt|ft|soat|imt)-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}"
-    r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}|AIza[\w-]{30,}|ya29\.[\w.-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}"
-    r"|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{30,}|dop_v1_\w{30,}|nvapi-[\w-]{20,}|r8_[A-Za-z0-9]{20,}|dckr_pat_[\w-]{20,}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?|\d{8,10}:[\w-]{35}"
-    r"|(?<=Bearer )[\w+/=.~-]{8,}|(?<=Basic )[A-Za-z0-9+/]{12,}={0,2}"
-    r")(?![A-Za-z0-9])"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
-)
-#: A name in a text, up to its value: `name: `, `"name"=`, `--name `, `'--name', `.
-_NAMED = re.compile(
-    r"(?<![\w.-])(?:(?i:(?:access|api|private|secret)\s)?[\w.-]+(?:\\*[\"'])?\s*[=:]{1,2}>?(?!//)\s*"
-    r"|(?:--[A-Za-z][\w.-]*|-u)(?:\s+|[\"'],\s*)(?![\"']?-))"
-)
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest)\s+|[bBrRuUfF]{1,2}(?=[\"'])")
 #: `_QUOTE`: a quote with its backslashes. `_MARK`: a mark at which a value may end or a nested value may begin: such a
 #: quote, a bracket or a separator.
@@ -98,20 +63,6 @@ _BASE64 = re.compile(r"[A-Za-z0-9+][A-Za-z0-9+/]{31,}={0,2}")
 _AWS = re.compile(r"[A-Za-z0-9+/]{40}")
 _HEX = re.compile(r"[\da-f]{32,}", re.IGNORECASE)
 _SPOKEN = re.compile(r"(?=.*[aeiouy])(?!.*[^aeiouy]{4})(?!.*[aeiouy]{4})[a-z]{3,}|\d{6,}", re.IGNORECASE)
-
-#: `_KEPT`: names of environment variables that are recorded. `_KEPT_PREFIXES`: prefixes of the names of other recorded
-#: variables.
-_KEPT = {
-    "ATEN_CPU_CAPABILITY", "COLUMNS", "CONDA_DEFAULT_ENV", "CONDA_PREFIX", "CUBLAS_WORKSPACE_CONFIG", "DISPLAY",
-    "HIP_VISIBLE_DEVICES", "HOME", "HOSTNAME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LD_PRELOAD", "LINES",
-    "LOCAL_RANK", "LOGNAME", "MASTER_ADDR", "MASTER_PORT", "MPLBACKEND", "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_VISIBLE_DEVICES", "OLDPWD", "PATH", "PFRL_LIKE_DATA", "PWD", "PYOPENGL_PLATFORM", "RANK",
-    "SDL_VIDEODRIVER", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV", "WORLD_SIZE", "XLA_FLAGS",
-}  # fmt: skip
-_KEPT_PREFIXES = (
-    "CUDA_", "CUDNN_", "GLOO_", "GOMP_", "KMP_", "LC_", "MKL_", "MUJOCO_", "NCCL_", "NUMEXPR_", "OMP_", "OPENBLAS_",
-    "PYTHON", "PYTORCH_", "SLURM_", "TORCH", "VECLIB_",
-)  # fmt: skip
 
 
 #: Secrets that are masked in all texts of this process.

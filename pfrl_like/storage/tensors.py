@@ -26,20 +26,10 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import open_regular, read_errors
 from pfrl_like.storage.plain_tensors import MAX_DIMENSIONS, checked_tensors, is_plain_key
 
-_STORAGES = {
-    "HalfStorage": torch.float16,
-    "BFloat16Storage": torch.bfloat16,
-    "FloatStorage": torch.float32,
-    "DoubleStorage": torch.float64,
-    "ComplexFloatStorage": torch.complex64,
-    "ComplexDoubleStorage": torch.complex128,
-    "ByteStorage": torch.uint8,
-    "CharStorage": torch.int8,
-    "ShortStorage": torch.int16,
-    "IntStorage": torch.int32,
-    "LongStorage": torch.int64,
-    "BoolStorage": torch.bool,
-}
+_NAMES = ("BFloat16", "Bool", "Double", "Float", "Half", "Int", "Long", "Short")  # as PyTorch's dtypes
+_STORAGES = {f"{name}Storage": getattr(torch, name.lower()) for name in _NAMES}
+_STORAGES |= {"ByteStorage": torch.uint8, "CharStorage": torch.int8}
+_STORAGES |= {"ComplexFloatStorage": torch.complex64, "ComplexDoubleStorage": torch.complex128}
 # These limits are much larger than any state dict. The limits in `plain_tensors` are lower, so that written files can
 # be read.
 _MAX_PROGRAM = 1 << 24

@@ -24,7 +24,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.testing import play
 from pfrl_like.testing.play import require
 from pfrl_like.testing.stream_checks import check_streams
-from pfrl_like.testing.trial import UNSEEDED, Trial, check_an_interrupted_run_resumes, state_of
+from pfrl_like.testing.trial import UNSEEDED, Trial, compare_with_resumed_run, state_of
 from pfrl_like.utils.checks import check_action
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -70,8 +70,11 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
     env = play.Chain(time_limit=7) if env is None else env
     with isolated_rng(env), tempfile.TemporaryDirectory() as folder:
         trial = Trial(make_agent, env, n_steps, seed, folder)
-        for check in CHECKS + (BATCH_CHECKS if trial.learns_from_batches else ()):
+        for check in (*CHECKS, *(BATCH_CHECKS if trial.learns_from_batches else ())):
             check(trial)
+
+
+# The checks are made in the order in which they are defined here. Those that change the trained agent come last.
 
 
 def check_unknown_keywords_are_rejected(trial: Trial) -> None:
@@ -92,6 +95,31 @@ def check_same_seed_gives_the_same_agent(trial: Trial) -> None:
     actions = play.play_one(agent, trial.env, trial.n_steps)
     message, first = f"the same seed gave two different agents ({UNSEEDED})", (trial.actions, state_of(trial.trained))
     trial.require_equal(first, (actions, state_of(agent)), message, "(actions, state)")
+
+
+def check_evaluation_changes_nothing(trial: Trial) -> None:
+    """Check that an evaluation in the middle of a training episode does not change the trained agent."""
+    agent, episodes = trial.new_agent(), None
+    for step in range(trial.n_steps):
+        if step == trial.n_steps * 2 // 3:
+            before, names = copy.deepcopy(_state_and_size(agent)), "(state, buffer size)"
+            with isolated_rng(trial.env), agent.eval_mode():
+                play.play_one(agent, trial.env, 10)
+            trial.require_equal(before, _state_and_size(agent), "an evaluation has changed the agent", names)
+            require(agent.training, "training is False after eval_mode has been left")
+        episodes = play.Episodes(trial.env, 0) if episodes is None else episodes
+        play.play_step(agent, episodes)
+    trial.require_equal(state_of(trial.trained), state_of(agent), "an evaluation has changed the training after it")
+
+
+def check_evaluation_does_not_explore(trial: Trial) -> None:
+    """Check that evaluation does not call the explorer, and that equal observations get equal actions."""
+    agent, error = trial.trained, AssertionError("the explorer was called in evaluation")
+    explorer = mock.Mock(**{"select_action.side_effect": error, "select_actions.side_effect": error})
+    has_explorer = getattr(agent, "explorer", None) is not None
+    with mock.patch.object(agent, "explorer", explorer) if has_explorer else contextlib.nullcontext():
+        first, second = trial.evaluated(agent), trial.evaluated(agent)
+    trial.require_equal(first, second, "in evaluation the same observations got different actions", "actions")
 
 
 def check_actions_lie_in_the_space(trial: Trial) -> None:
@@ -119,31 +147,6 @@ def check_one_environment_is_a_batch_of_one(trial: Trial) -> None:
     play.play_several(agent, trial.env, 1, trial.n_steps)
     message = "a batch of one environment gave other numbers than the environment alone"
     trial.require_equal(state_of(trial.trained), state_of(agent), message)
-
-
-def check_evaluation_changes_nothing(trial: Trial) -> None:
-    """Check that an evaluation in the middle of a training episode does not change the trained agent."""
-    agent, episodes = trial.new_agent(), None
-    for step in range(trial.n_steps):
-        if step == trial.n_steps * 2 // 3:
-            before, names = copy.deepcopy(_state_and_size(agent)), "(state, buffer size)"
-            with isolated_rng(trial.env), agent.eval_mode():
-                play.play_one(agent, trial.env, 10)
-            trial.require_equal(before, _state_and_size(agent), "an evaluation has changed the agent", names)
-            require(agent.training, "training is False after eval_mode has been left")
-        episodes = play.Episodes(trial.env, 0) if episodes is None else episodes
-        play.play_step(agent, episodes)
-    trial.require_equal(state_of(trial.trained), state_of(agent), "an evaluation has changed the training after it")
-
-
-def check_evaluation_does_not_explore(trial: Trial) -> None:
-    """Check that evaluation does not call the explorer, and that equal observations get equal actions."""
-    agent, error = trial.trained, AssertionError("the explorer was called in evaluation")
-    explorer = mock.Mock(**{"select_action.side_effect": error, "select_actions.side_effect": error})
-    has_explorer = getattr(agent, "explorer", None) is not None
-    with mock.patch.object(agent, "explorer", explorer) if has_explorer else contextlib.nullcontext():
-        first, second = trial.evaluated(agent), trial.evaluated(agent)
-    trial.require_equal(first, second, "in evaluation the same observations got different actions", "actions")
 
 
 def check_steps_are_counted(trial: Trial) -> None:
@@ -207,6 +210,29 @@ def check_training_data_are_the_true_steps(trial: Trial) -> None:
         check_streams(trial.new_agent, trial.env, trial.n_steps, trial.seed, trial.require_equal, state_of)
 
 
+def check_an_interrupted_run_resumes(trial: Trial) -> None:
+    """Check that an interrupted run, resumed in new objects with `resume=True`, ends like an uninterrupted run."""
+    compare_with_resumed_run(trial)
+
+
+def check_masked_actions_are_not_selected(trial: Trial) -> None:
+    """Check that no masked action is selected: always in evaluation, and in training if the environment has masks."""
+    n_actions = getattr(trial.env.action_space, "n", 0)
+    if n_actions < 2 or "action_mask" not in inspect.signature(trial.trained.act).parameters:
+        return
+    agent_in_training, episodes = trial.new_agent(), play.Episodes(trial.env, trial.seed)
+    for i in range(200 if episodes.mask is not None or has_mask([episodes.obs]) else 0):
+        allowed = i % n_actions
+        selected = int(agent_in_training.act(episodes.obs, action_mask=np.arange(n_actions) == allowed))
+        message = f"in training the agent chose action {selected}, but the action mask allows only {allowed}: "
+        require(selected == allowed, f"{message}an explorer must select an action that action_value.action_mask allows")
+    agent = trial.trained_again()
+    with agent.eval_mode(), isolated_rng(trial.env):
+        for action in range(n_actions):
+            selected = int(agent.act(trial.observations[action], action_mask=np.arange(n_actions) == action))
+            require(selected == action, f"the agent chose action {selected}, but the action mask allows only {action}")
+
+
 def check_bootstrapping_depends_on_the_discount(trial: Trial) -> None:
     """Check that TD errors depend on the next observation if the discount is not 0, and only then.
 
@@ -235,6 +261,36 @@ def check_bootstrapping_depends_on_the_discount(trial: Trial) -> None:
         return
     message = "with a discount of 0.9 (a step that is not terminated) the TD error ignores the next observation"
     require(not trial.learns_from_batches or depends(0.9), message)  # without a buffer, `update` may need episodes
+
+
+def check_masked_actions_do_not_change_td_errors(trial: Trial) -> None:
+    """Check that the Q-values of masked actions do not change the TD errors of a batch."""
+    n_actions = getattr(trial.env.action_space, "n", 0)
+    if n_actions < 2:
+        return
+    batch = trial.batch_of(trial.trained)
+    mask = torch.ones(len(batch.reward), n_actions, dtype=torch.bool, device=batch.reward.device)
+    mask[:, -1] = False
+    batch = batch.replace(action=torch.zeros_like(batch.action), action_mask=mask, next_action_mask=mask)
+    errors: list[Tensor] = []
+    for value in (-100.0, 100.0):
+
+        def change(module: nn.Module, inputs: Any, output: Any) -> Any:
+            if type(output) is not DiscreteActionValue:
+                return output
+            rest = output.q_values[:, :-1]
+            last = torch.full_like(output.q_values[:, -1:], value)  # noqa: B023 - called in this iteration
+            return DiscreteActionValue(torch.cat([rest, last], 1), action_mask=output.action_mask)
+
+        agent = trial.trained_again()
+        with contextlib.ExitStack() as stack:
+            for part in vars(agent).values():
+                if isinstance(part, nn.Module):
+                    stack.callback(part.register_forward_hook(change).remove)
+            set_random_seed(trial.seed)
+            errors.append(agent.update(batch)[0])
+    message = "TD errors depend on the value of a masked action"
+    require(torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6), message)
 
 
 def check_importance_weights_multiply_the_loss(trial: Trial) -> None:
@@ -292,78 +348,11 @@ def check_a_batch_with_nan_is_rejected(trial: Trial) -> None:
     raise AssertionError(f"a batch with {name} of NaN was accepted by update, expected a NonFiniteError")
 
 
-def check_masked_actions_are_not_selected(trial: Trial) -> None:
-    """Check that no masked action is selected: always in evaluation, and in training if the environment has masks."""
-    n_actions = getattr(trial.env.action_space, "n", 0)
-    if n_actions < 2 or "action_mask" not in inspect.signature(trial.trained.act).parameters:
-        return
-    agent_in_training, episodes = trial.new_agent(), play.Episodes(trial.env, trial.seed)
-    for i in range(200 if episodes.mask is not None or has_mask([episodes.obs]) else 0):
-        allowed = i % n_actions
-        selected = int(agent_in_training.act(episodes.obs, action_mask=np.arange(n_actions) == allowed))
-        message = f"in training the agent chose action {selected}, but the action mask allows only {allowed}: "
-        require(selected == allowed, f"{message}an explorer must select an action that action_value.action_mask allows")
-    agent = trial.trained_again()
-    with agent.eval_mode(), isolated_rng(trial.env):
-        for action in range(n_actions):
-            selected = int(agent.act(trial.observations[action], action_mask=np.arange(n_actions) == action))
-            require(selected == action, f"the agent chose action {selected}, but the action mask allows only {action}")
-
-
-def check_masked_actions_do_not_change_td_errors(trial: Trial) -> None:
-    """Check that the Q-values of masked actions do not change the TD errors of a batch."""
-    n_actions = getattr(trial.env.action_space, "n", 0)
-    if n_actions < 2:
-        return
-    batch = trial.batch_of(trial.trained)
-    mask = torch.ones(len(batch.reward), n_actions, dtype=torch.bool, device=batch.reward.device)
-    mask[:, -1] = False
-    batch = batch.replace(action=torch.zeros_like(batch.action), action_mask=mask, next_action_mask=mask)
-    errors: list[Tensor] = []
-    for value in (-100.0, 100.0):
-
-        def change(module: nn.Module, inputs: Any, output: Any) -> Any:
-            if type(output) is not DiscreteActionValue:
-                return output
-            rest = output.q_values[:, :-1]
-            last = torch.full_like(output.q_values[:, -1:], value)  # noqa: B023 - called in this iteration
-            return DiscreteActionValue(torch.cat([rest, last], 1), action_mask=output.action_mask)
-
-        agent = trial.trained_again()
-        with contextlib.ExitStack() as stack:
-            for part in vars(agent).values():
-                if isinstance(part, nn.Module):
-                    stack.callback(part.register_forward_hook(change).remove)
-            set_random_seed(trial.seed)
-            errors.append(agent.update(batch)[0])
-    message = "TD errors depend on the value of a masked action"
-    require(torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6), message)
-
-
-CHECKS: tuple[Callable[[Trial], None], ...] = (
-    check_unknown_keywords_are_rejected,
-    check_training_changes_the_agent,
-    check_same_seed_gives_the_same_agent,
-    check_evaluation_changes_nothing,  # before the checks that evaluate the trained agent
-    check_evaluation_does_not_explore,
-    check_actions_lie_in_the_space,
-    check_one_environment_is_a_batch_of_one,
-    check_steps_are_counted,
-    check_statistics_are_numbers,
-    check_a_loaded_agent_is_the_saved_one,
-    check_only_termination_stops_bootstrapping,
-    check_training_data_are_the_true_steps,
-    check_an_interrupted_run_resumes,
-    check_masked_actions_are_not_selected,
-    check_bootstrapping_depends_on_the_discount,  # trains the trained agent further
-)
+_ALL = [each for name, each in [*globals().items()] if name.startswith("check_") and each.__module__ == __name__]
+_FIRST_OF_BATCHES = _ALL.index(check_masked_actions_do_not_change_td_errors)
+CHECKS = _ALL[1:_FIRST_OF_BATCHES]  # without `check_agent`
 #: Checks of agents that have `update` and a replay buffer.
-BATCH_CHECKS: tuple[Callable[[Trial], None], ...] = (
-    check_masked_actions_do_not_change_td_errors,
-    check_importance_weights_multiply_the_loss,
-    check_update_changes_parameters,
-    check_a_batch_with_nan_is_rejected,
-)
+BATCH_CHECKS = _ALL[_FIRST_OF_BATCHES:]
 
 
 def _learned_state(state: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""`Trial`, a trained agent for checks, and `check_an_interrupted_run_resumes`, a check of runs with checkpoints."""
+"""`Trial`, a trained agent for checks, and `compare_with_resumed_run`, for a check of runs with checkpoints."""
 
 import contextlib
 import csv
@@ -172,10 +172,10 @@ class ShuffledEnv(gymnasium.Env[Any, Any]):
         return own_copy(self.observations[int(self.np_random.integers(len(self.observations)))])
 
 
-def check_an_interrupted_run_resumes(trial: Trial) -> None:
-    """Check that an interrupted run, resumed in new objects with `resume=True`, ends like an uninterrupted run.
+def compare_with_resumed_run(trial: Trial) -> None:
+    """Require that an interrupted run, resumed in new objects with `resume=True`, ends like an uninterrupted run.
 
-    The check uses two environments if the agent has `batch_act`. The check is skipped for compiled agents: the first
+    Two environments are used if the agent has `batch_act`. Nothing is compared for compiled agents: the first
     update of each process runs uncompiled, so the resumed run may differ by rounding.
     """
     if getattr(trial.trained, "is_compiled", False) is True:

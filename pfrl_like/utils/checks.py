@@ -1,4 +1,4 @@
-"""Checks of arguments, and of the observations, actions and rewards of steps.
+"""Checks of arguments, conversion of integral floats, and checks of observations, actions and rewards.
 
 The checks of steps have a fast path for the most frequent case: an array with the shape and dtype of the space.
 """
@@ -53,37 +53,6 @@ def check_finite(name: str, value: Any) -> None:
             check_finite(f"{name}[{index}]", item)
     elif _is_floating(value):
         check_finite(name, np.asarray(value.detach().cpu() if hasattr(value, "detach") else value))
-
-
-def check_step(space: Any, obs: Any, reward: Any) -> Any:
-    """Raise an error if the observation or reward of a step is invalid. Return the space for the next step.
-
-    The function makes the checks of `space_of_observations`, `check_finite` and `check_reward`, but is faster.
-
-    Args:
-        space: Observation space; None if unknown.
-        obs: Observation after the step.
-        reward: Reward of the step.
-
-    Returns:
-        The space. None if it is unknown or does not describe the observation.
-
-    Raises:
-        NonFiniteError: If the observation or the reward is not finite.
-        TypeError: If the reward is not a single number.
-    """
-    if (
-        type(obs) is np.ndarray
-        and type(reward) is float
-        and obs.dtype == getattr(space, "dtype", None) == np.float32
-        and obs.shape == getattr(space, "shape", None)
-        and -LARGEST_REWARD <= reward <= LARGEST_REWARD
-        and math.isfinite(np.vdot(obs, obs))  # the product may also overflow; the checks below are exact
-    ):
-        return space
-    check_finite("obs", obs)
-    check_reward(reward)
-    return space_of_observations(space, [obs])
 
 
 def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
@@ -187,29 +156,6 @@ def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
     ):
         return
     _check_structure(space, obs, name, observed=True)
-
-
-def space_of_observations(space: Any, observations: Any) -> Any:
-    """Return the space if it describes the observations. Otherwise issue a warning once, and return None.
-
-    Many environments declare a space and return other observations, for instance because a wrapper appends a number.
-    The networks and the replay buffer are made for the real observations, so training continues without the space.
-
-    Args:
-        space: Observation space of one environment. None if unknown.
-        observations: Observations of k environments, an array [k, ...] or a sequence.
-    """
-    if space is None:
-        return None
-    is_stack = type(observations) is np.ndarray and observations.dtype != object
-    try:
-        for obs in observations[:1] if is_stack else observations:
-            check_observation(space, obs)
-    except ValueError as error:
-        advice = "observation_space of the environment is wrong and is ignored; a wrapper can declare the right one"
-        warn_once(("observation space", repr(space)), f"{error}: {advice}")
-        return None
-    return space
 
 
 def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool = True) -> None:
@@ -419,6 +365,32 @@ def names_unknown_keywords(function: Function) -> Function:
             raise TypeError(f"{error}{text}".replace(function.__qualname__, owner + function.__name__)) from None
 
     return cast(Function, call)
+
+
+def takes_integral_floats(function: Function) -> Function:
+    """Decorator that converts integral floats, such as 1e6, to integers if the parameter is annotated as an integer.
+
+    Other floats are passed on: `check_counts` rejects them.
+
+    Args:
+        function: Function or constructor. Its annotations `int` and `int | None` must not be strings.
+    """
+    parameters = inspect.signature(function).parameters
+    integers = {name for name, each in parameters.items() if each.annotation in (int, int | None)}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        names = [*parameters, *[""] * len(args)]
+        args = tuple(integral(value) if name in integers else value for name, value in zip(names, args, strict=False))
+        kwargs = {name: integral(value) if name in integers else value for name, value in kwargs.items()}
+        return function(*args, **kwargs)
+
+    return cast(Function, call)
+
+
+def integral(value: Any) -> Any:
+    """Return an integral float as an integer, and any other value as it is."""
+    return int(value) if isinstance(value, float | np.floating) and value.is_integer() else value
 
 
 def _is_floating(value: Any) -> bool:

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 
 _Step = Callable[[Any], tuple[Any, ...]]
 

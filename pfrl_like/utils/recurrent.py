@@ -134,12 +134,8 @@ def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
         return layer.outputs(packed_input, recurrent_state)
     rows, batch_sizes, sorted_indices, _ = packed_input
     length, count = len(batch_sizes), int(batch_sizes[0])
-    if (
-        rows.device.type != "cpu"
-        or layer.bidirectional
-        or sorted_indices is not None
-        or length * count > _MAX_PADDING * len(rows)
-    ):
+    is_long = length * count > _MAX_PADDING * len(rows)
+    if is_long or rows.device.type != "cpu" or layer.bidirectional or sorted_indices is not None:
         return layer(packed_input, recurrent_state)[0]
     at = (torch.arange(count) < batch_sizes.unsqueeze(1)).flatten().nonzero().squeeze(1)
     padded = rows.new_zeros(length * count, rows.shape[1]).index_copy(0, at, rows).view(length, count, -1)

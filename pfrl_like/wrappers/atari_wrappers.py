@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.env_values import box_class, space_kind
-from pfrl_like.utils.integers import takes_integral_floats
 from pfrl_like.wrappers.frames import FrameStack as FrameStack
 from pfrl_like.wrappers.frames import LazyFrames as LazyFrames
 from pfrl_like.wrappers.frames import WarpFrame as WarpFrame

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.wrappers.wrapper import Wrapper
 
 

@@ -10,9 +10,8 @@ from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pfrl_like.utils.checks import check_choice, check_counts
+from pfrl_like.utils.checks import check_choice, check_counts, takes_integral_floats
 from pfrl_like.utils.env_values import box_class, space_kind
-from pfrl_like.utils.integers import takes_integral_floats
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.wrappers.wrapper import Wrapper
 

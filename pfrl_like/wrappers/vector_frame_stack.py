@@ -8,9 +8,8 @@ from typing import Any
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from pfrl_like.env import VectorEnv
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.env_values import Forwarding
-from pfrl_like.utils.integers import takes_integral_floats
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.wrappers.frames import GymnasiumFrameStack, LazyFrames, push_frame, stacked_space
 

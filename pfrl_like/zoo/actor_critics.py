@@ -11,14 +11,11 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.zoo.builder import Spaces, add_module, compose_agent, make_adam, make_buffer
 from pfrl_like.zoo.composition import Given, parts
 from pfrl_like.zoo.networks import Layers, in_sequence
+from pfrl_like.zoo.presets import heads_of
 
 Head = Literal["squashed", "gaussian", "deterministic", "categorical"]
 
-_HEADS: dict[str, Head] = {
-    **dict.fromkeys(["SoftActorCritic", "TQC", "REDQ", "CrossQ"], "squashed"),
-    **dict.fromkeys(["DDPG", "TD3"], "deterministic"),
-    "DiscreteSAC": "categorical",
-}
+_HEADS: dict[str, Head] = heads_of("actor_critics")
 _N_CRITICS = {"DDPG": 1, "REDQ": 10}
 #: Arguments of single agents that have names of their own, see `actor_and_critics`.
 _NAMES = {"DDPG": {"q_func1": "q_func", "policy_optimizer": "actor_optimizer", "q_func1_optimizer": "critic_optimizer"}}
@@ -92,15 +89,9 @@ def actor_critic(
         target = -spaces.action_size() if head == "squashed" else round(0.5 * math.log(spaces.n_actions()), 3)
         arguments["entropy_target"] = float(target)
     arguments.setdefault("burnin_action_func", Given("env").action_space.sample)
-    settings: dict[str, Any] = {
-        "hidden_sizes": hidden_sizes,
-        "critic_hidden_sizes": critic_hidden_sizes,
-        "activation": activation,
-        "layer_norm": layer_norm,
-        "batch_norm": name == "CrossQ" if batch_norm is None else batch_norm,
-        "n_quantiles": 25 if name == "TQC" and n_quantiles is None else n_quantiles,
-        "recurrent": recurrent,
-    }
+    settings = {"hidden_sizes": hidden_sizes, "critic_hidden_sizes": critic_hidden_sizes, "activation": activation}
+    settings |= {"layer_norm": layer_norm, "batch_norm": name == "CrossQ" if batch_norm is None else batch_norm}
+    settings |= {"n_quantiles": 25 if name == "TQC" and n_quantiles is None else n_quantiles, "recurrent": recurrent}
     settings |= {"lr": lr, "policy_lr_factor": policy_lr_factor, "adam_eps": adam_eps, "adam_betas": adam_betas}
     n_critics = 0 if "q_funcs" in arguments else _number_of_critics(name, n_critics)
     names, in_lists = _NAMES.get(name, {}), name == "REDQ"

@@ -9,9 +9,14 @@ from typing import Any, NamedTuple
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.zoo import actor_critics, offline, on_policy, value_based
 from pfrl_like.zoo.names import resolve
+from pfrl_like.zoo.presets import GROUPS
 
-_DISCRETE, _CONTINUOUS = ("discrete",), ("continuous",)
-_ANY = (*_DISCRETE, *_CONTINUOUS, "multi-discrete", "multi-binary")
+#: Functions that compose the agents of a group, and runners that train them; "online" if the group is missing.
+_BUILDERS: dict[str, Callable[..., Any]] = {
+    "value_based": value_based.q_learning, "actor_critics": actor_critics.actor_critic,
+    "on_policy": on_policy.on_policy, "asynchronous": on_policy.on_policy, "offline": offline.offline,
+}  # fmt: skip
+_RUNNERS = {"asynchronous": "async", "offline": "offline"}
 
 
 class Recipe(NamedTuple):
@@ -27,9 +32,9 @@ class Recipe(NamedTuple):
 
     class_name: str
     build: Callable[..., Any]
-    runner: str = "online"
-    actions: tuple[str, ...] = _CONTINUOUS
-    settings: dict[str, Any] = {}
+    runner: str
+    actions: tuple[str, ...]
+    settings: dict[str, Any]
 
     def keywords(self) -> list[str]:
         """Return the names of all settings: those of the builder, then those of the agent's constructor."""
@@ -41,62 +46,14 @@ class Recipe(NamedTuple):
         return [*dict.fromkeys([*own, *inspect.signature(resolve(f"agents.{self.class_name}")).parameters])]
 
 
-_Q, _ACTOR_CRITIC, _OFFLINE = value_based.q_learning, actor_critics.actor_critic, offline.offline
+def _recipe(group: str, table: dict[str, Any]) -> Recipe:
+    build = on_policy.acer if table["class"] == "ACER" else _BUILDERS[group]
+    actions = tuple(table.get("actions", "continuous").split())
+    return Recipe(table["class"], build, _RUNNERS.get(group, "online"), actions, table.get("settings", {}))
+
+
 #: Keys are the names of agents in presets, on the command line and in file names.
-AGENTS: dict[str, Recipe] = {
-    "dqn": Recipe("DQN", _Q, "online", _DISCRETE),
-    "double_dqn": Recipe("DoubleDQN", _Q, "online", _DISCRETE),
-    "drqn": Recipe("DQN", _Q, "online", _DISCRETE, {"recurrent": True}),
-    "rainbow": Recipe("CategoricalDoubleDQN", _Q, "online", _DISCRETE),
-    "categorical_dqn": Recipe("CategoricalDQN", _Q, "online", _DISCRETE),
-    "categorical_double_dqn": Recipe("CategoricalDoubleDQN", _Q, "online", _DISCRETE),
-    "qrdqn": Recipe("QRDQN", _Q, "online", _DISCRETE),
-    "iqn": Recipe("IQN", _Q, "online", _DISCRETE),
-    "double_iqn": Recipe("DoubleIQN", _Q, "online", _DISCRETE),
-    "fqf": Recipe("FQF", _Q, "online", _DISCRETE),
-    "al": Recipe("AL", _Q, "online", _DISCRETE),
-    "pal": Recipe("PAL", _Q, "online", _DISCRETE),
-    "double_pal": Recipe("DoublePAL", _Q, "online", _DISCRETE),
-    "dpp": Recipe("DPP", _Q, "online", _DISCRETE),
-    "munchausen_dqn": Recipe("MunchausenDQN", _Q, "online", _DISCRETE),
-    "sac": Recipe("SoftActorCritic", _ACTOR_CRITIC),
-    "tqc": Recipe("TQC", _ACTOR_CRITIC),
-    "redq": Recipe("REDQ", _ACTOR_CRITIC),
-    "crossq": Recipe("CrossQ", _ACTOR_CRITIC),
-    "discrete_sac": Recipe("DiscreteSAC", _ACTOR_CRITIC, "online", _DISCRETE),
-    "ddpg": Recipe("DDPG", _ACTOR_CRITIC),
-    "td3": Recipe("TD3", _ACTOR_CRITIC),
-    "ppo": Recipe("PPO", on_policy.on_policy, "online", _ANY),
-    "trpo": Recipe("TRPO", on_policy.on_policy, "online", _ANY),
-    "a2c": Recipe("A2C", on_policy.on_policy, "online", _ANY),
-    "impala": Recipe("IMPALA", on_policy.on_policy, "online", _ANY),
-    "appo": Recipe("APPO", on_policy.on_policy, "online", _ANY),
-    "reinforce": Recipe("REINFORCE", on_policy.on_policy, "online", _ANY),
-    "a3c": Recipe("A3C", on_policy.on_policy, "async", _ANY),
-    "acer": Recipe("ACER", on_policy.acer, "async", _DISCRETE + _CONTINUOUS),
-    "bc": Recipe("BC", _OFFLINE, "offline"),
-    "discrete_bc": Recipe("DiscreteBC", _OFFLINE, "offline", _DISCRETE),
-    "bcq": Recipe("BCQ", _OFFLINE, "offline"),
-    "discrete_bcq": Recipe("DiscreteBCQ", _OFFLINE, "offline", _DISCRETE),
-    "bear": Recipe("BEAR", _OFFLINE, "offline"),
-    "cql": Recipe("CQL", _OFFLINE, "offline"),
-    "cal_ql": Recipe("CalQL", _OFFLINE, "offline"),
-    "discrete_cql": Recipe("DiscreteCQL", _OFFLINE, "offline", _DISCRETE),
-    "combo": Recipe("COMBO", _OFFLINE, "offline"),
-    "iql": Recipe("IQL", _OFFLINE, "offline"),
-    "discrete_iql": Recipe("DiscreteIQL", _OFFLINE, "offline", _DISCRETE),
-    "awac": Recipe("AWAC", _OFFLINE, "offline"),
-    "crr": Recipe("CRR", _OFFLINE, "offline"),
-    "td3_plus_bc": Recipe("TD3PlusBC", _OFFLINE, "offline"),
-    "rebrac": Recipe("ReBRAC", _OFFLINE, "offline"),
-    "edac": Recipe("EDAC", _OFFLINE, "offline"),
-    "plas": Recipe("PLAS", _OFFLINE, "offline"),
-    "plas_with_perturbation": Recipe("PLASWithPerturbation", _OFFLINE, "offline"),
-    "awr": Recipe("AWR", _OFFLINE, "offline"),
-    "discrete_awr": Recipe("DiscreteAWR", _OFFLINE, "offline", _DISCRETE),
-    "decision_transformer": Recipe("DecisionTransformer", _OFFLINE, "offline"),
-    "discrete_decision_transformer": Recipe("DiscreteDecisionTransformer", _OFFLINE, "offline", _DISCRETE),
-}
+AGENTS = {name: _recipe(group, table) for group, tables in GROUPS.items() for name, table in tables.items()}
 
 
 def action_kind(space: Any) -> str:

@@ -9,16 +9,11 @@ from pfrl_like.zoo.actor_critics import Head, actor_and_critics, head_of, policy
 from pfrl_like.zoo.builder import Spaces, add_module, compose_agent, make_adam, make_buffer
 from pfrl_like.zoo.composition import parts, variable
 from pfrl_like.zoo.networks import Layers, in_sequence
+from pfrl_like.zoo.presets import heads_of
 from pfrl_like.zoo.value_based import q_learning
 
 #: Last layers of each agent's policy.
-_HEADS: dict[str, Head] = {
-    **dict.fromkeys(["BC", "BCQ", "DecisionTransformer", "TD3PlusBC", "ReBRAC"], "deterministic"),
-    **dict.fromkeys(["AWAC", "AWR", "IQL"], "gaussian"),
-    **dict.fromkeys(["BEAR", "CQL", "CalQL", "COMBO", "CRR", "EDAC"], "squashed"),
-    **dict.fromkeys(["PLAS", "PLASWithPerturbation"], "deterministic"),
-    **dict.fromkeys(["DiscreteAWR", "DiscreteBC", "DiscreteDecisionTransformer", "DiscreteIQL"], "categorical"),
-}
+_HEADS: dict[str, Head] = heads_of("offline")
 _TRANSFORMERS = ("DecisionTransformer", "DiscreteDecisionTransformer")
 _PLAS = ("PLAS", "PLASWithPerturbation")
 #: Agents that have neither critics nor a value function.

@@ -23,44 +23,21 @@ if TYPE_CHECKING:
 
 Table = dict[str, Any]
 
-#: Agents of each group.
-GROUPS: dict[str, tuple[str, ...]] = {
-    "value_based": (
-        *("dqn", "double_dqn", "rainbow", "categorical_dqn", "categorical_double_dqn", "qrdqn", "iqn", "double_iqn"),
-        *("fqf", "al", "pal", "double_pal", "dpp", "munchausen_dqn", "drqn"),
-    ),
-    "actor_critics": ("ddpg", "td3", "sac", "tqc", "redq", "crossq", "discrete_sac"),
-    "on_policy": ("ppo", "trpo", "a2c", "impala", "appo", "reinforce"),
-    "asynchronous": ("a3c", "acer"),
-    "offline": (
-        *("bc", "discrete_bc", "bcq", "discrete_bcq", "bear", "cql", "cal_ql", "discrete_cql", "combo", "iql", "awac"),
-        *("crr", "td3_plus_bc", "rebrac", "edac", "awr", "discrete_awr", "discrete_iql", "plas"),
-        *("plas_with_perturbation",),
-        *("decision_transformer", "discrete_decision_transformer"),
-    ),
-}
+_FOLDER = Path(__file__).parent
 
+
+def _read(path: str) -> Table:
+    return tomllib.loads((_FOLDER / f"{path}.toml").read_text(encoding="utf-8"))
+
+
+#: Agents of each group, and their descriptions.
+GROUPS: dict[str, dict[str, Table]] = _read("agents")
+_TRAINING = _read("training")
 #: Settings of training, with their values where no preset has another one.
-TRAINING: dict[str, Any] = {
-    "steps": 100_000,  # environment steps; updates of offline agents
-    "n_envs": 1,  # environments that are stepped together
-    "processes": 2,  # of asynchronous agents
-    "reward_scale": 1.0,  # factor of the rewards in training
-    "lr_decay": "none",  # "linear" for learning rates that fall to 0 at the last step
-    "lr_hold": 0.0,  # share of the steps before they fall
-    "anneal_epsilon": False,  # True for a last epsilon of the explorer that falls to 0 at the last step
-    "rescale_actions": True,  # True for actions in [-1, 1], whatever the environment's bounds
-    "float32_observations": True,  # True to cast observations of float64
-    "standardize_observations": False,  # True for mean 0 and standard deviation 1 in the data of an offline agent
-    "select_features": None,  # arguments of `SelectFeatures`; None for all numbers of the observations
-    "frame_stack": 4,  # frames of an observation, in Atari games
-    "episode_life": True,  # True to end an episode when a life is lost, in the training in Atari games
-    "clip_rewards": True,  # True for the signs of the rewards, in the training in Atari games
-    "max_episode_steps": None,  # time limit in place of the environment's; no-ops at the start of Atari games count
-    "eval_n_episodes": 10,  # episodes of each evaluation
-}
+TRAINING: Table = {name: None if value == "None" else value for name, value in _TRAINING["settings"].items()}
+#: Runners that read a setting of training. All runners read the others.
+READ_BY: dict[str, list[str]] = _TRAINING["read_by"]
 _NOTES = ("source", "like", "score")
-_PRESETS = Path(__file__).with_name("presets")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,6 +150,11 @@ def _merged(agent: str, env_id: str | None, spaces: "Spaces | None", without: Co
     return merged
 
 
+def heads_of(group: str) -> dict[str, Any]:
+    """Return the last layers of the policies of a group of agents, keyed by the names of their classes."""
+    return {table["class"]: table["head"] for table in GROUPS[group].values() if "head" in table}
+
+
 def _group_of(agent: str) -> str:
     for group, names in GROUPS.items():
         if agent in names:
@@ -217,13 +199,15 @@ def _kind(spaces: "Spaces | None") -> str:
 @functools.cache
 def _families() -> tuple[str, ...]:
     """Return the names of the files of families of environments."""
-    return tuple(path.stem for path in sorted(_PRESETS.glob("*.toml")) if path.stem not in ("defaults", "offline"))
+    return tuple(
+        path.stem for path in sorted((_FOLDER / "presets").glob("*.toml")) if path.stem not in ("defaults", "offline")
+    )
 
 
 @functools.cache
 def _file(name: str) -> Table:
     """Return a file of presets, in which no table refers to another one by `like`."""
-    sections: Table = tomllib.loads((_PRESETS / f"{name}.toml").read_text(encoding="utf-8"))
+    sections = _read(f"presets/{name}")
 
     def whole(table: Table) -> Table:
         if "like" not in table:

@@ -7,16 +7,7 @@ from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
 from pfrl_like.zoo.agents import Recipe
 from pfrl_like.zoo.builder import named_arguments
 from pfrl_like.zoo.composition import Call, Given, names_of, parts
-
-#: Runners that read a setting. All runners read the others.
-_READ_BY = {
-    "n_envs": ("online",),
-    "processes": ("async",),
-    "reward_scale": ("online", "async"),
-    "episode_life": ("online", "async"),
-    "clip_rewards": ("online", "async"),
-    "standardize_observations": ("offline",),
-}
+from pfrl_like.zoo.presets import READ_BY
 
 
 def check_training(recipe: Recipe, training: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
@@ -49,7 +40,7 @@ def check_training(recipe: Recipe, training: Mapping[str, Any], usual: Mapping[s
         raise ValueError("reward_scale is 0, expected a positive number")
     if hold != usual["lr_hold"] and decay == "none":
         raise ValueError(f"lr_hold is {hold!r}, but lr_decay is 'none': set lr_decay='linear'")
-    for name, runners in _READ_BY.items():
+    for name, runners in READ_BY.items():
         if training[name] != usual[name] and recipe.runner not in runners:
             kind = {"online": "one process", "async": "several processes", "offline": "a dataset"}[recipe.runner]
             raise ValueError(

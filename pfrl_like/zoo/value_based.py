@@ -141,15 +141,8 @@ def q_learning(
         explorer = decay if noise is None else parts.explorers.Greedy()
     if recurrent:
         arguments["recurrent"] = True
-    return compose_agent(
-        name,
-        q_function=q_function,
-        optimizer=optimizer,
-        replay_buffer=replay_buffer,
-        gamma=gamma,
-        explorer=explorer,
-        **arguments,
-    )
+    made = {"q_function": q_function, "optimizer": optimizer, "replay_buffer": replay_buffer, "explorer": explorer}
+    return compose_agent(name, gamma=gamma, **made, **arguments)
 
 
 def _outputs(layers: Layers, size: int, shape: tuple[int, ...], dueling: bool, dim: int = 1) -> list[Any]:

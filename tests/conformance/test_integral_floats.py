@@ -15,7 +15,7 @@ from pfrl_like import agents, collections, envs, experiments, replay_buffers, wr
 from pfrl_like.experiments import evaluator
 from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.replay_buffer import ReplayUpdater
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils.checks import takes_integral_floats
 from pfrl_like.wrappers import atari_wrappers
 
 #: Integers that count nothing.

@@ -31,19 +31,15 @@ from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 
 #: Function called as `pool(values, 0)`. It reduces the values of n sampled actions, [n, N], to one value per row, [N].
 Pool = Callable[[Tensor, int], Tensor]
-
+#: Function that combines the values of several critics.
+Combine = Callable[[Sequence[Tensor]], Tensor]
 
 #: Functions that combine the values of several critics, keyed by `advantage_critics`.
-COMBINATIONS: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {"min": minimum, "mean": average}
+COMBINATIONS: dict[str, Combine] = {"min": minimum, "mean": average}
 
 
 def sampled_advantage(
-    policy: Any,
-    critics: Sequence[Any],
-    batch: Batch,
-    n: int,
-    pool: Pool = torch.mean,
-    combine: Callable[[Sequence[Tensor]], Tensor] = minimum,
+    policy: Any, critics: Sequence[Any], batch: Batch, n: int, pool: Pool = torch.mean, combine: Combine = minimum
 ) -> Tensor:
     """Return the advantages, [N]: the values of the recorded actions minus the pooled values of sampled actions.
 

@@ -23,7 +23,7 @@ from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, constructor_only
@@ -216,7 +216,7 @@ class AWR(OffPolicyActorCritic):
 
     # Learning
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, batch: Batch) -> Update:
         """Compute the returns, then make the gradient steps on the value function and on the policy.
 
         Raises:
@@ -260,7 +260,7 @@ class AWR(OffPolicyActorCritic):
         indices = torch.randperm(n, device=device)[: self.batch_size_per_update]
         return batch[indices] if batch.lengths is None else select_sequences(batch, indices)
 
-    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> Update:
         """Minimise the policy's loss if `with_policy` is True, otherwise the value function's loss."""
         if with_policy:
             return batch.reward, self.policy_step(batch, step)

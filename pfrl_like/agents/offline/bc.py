@@ -17,12 +17,9 @@ from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import arguments_for, keywords_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.critics import NO_TARGETS, distribution_of, log_prob_of
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-
-#: Result of an update: the TD error (or another error) of each row, [N], and the statistics, keyed by name.
-Update = tuple[Tensor, dict[str, Tensor]]
 
 
 def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean", squared_error: bool = False) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torch.distributions import Categorical, Distribution
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.dqn import DQN, action_values
 from pfrl_like.agents.offline import imitation
-from pfrl_like.agents.offline.bc import Update, discrete_bc_loss
+from pfrl_like.agents.offline.bc import discrete_bc_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.explorer import Explorer
@@ -28,7 +28,7 @@ from pfrl_like.learning.critics import Targets, distribution_of, mean_value, nex
 from pfrl_like.learning.model_outputs import obs_in_errors, wrong_value
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, constructor_only

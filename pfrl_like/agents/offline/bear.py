@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.agents.offline import imitation
-from pfrl_like.agents.offline.bc import Update
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
@@ -16,7 +15,7 @@ from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import distribution_of
 from pfrl_like.learning.lagrange import LagrangeMultiplier
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts, constructor_only
@@ -250,12 +249,7 @@ class BEAR(SoftActorCritic):
         return result
 
     def update_step(
-        self,
-        batch: Batch,
-        step: Step,
-        with_policy: bool = True,
-        only_imitation: bool = False,
-        is_warmup: bool = False,
+        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False, is_warmup: bool = False
     ) -> Update:
         """Minimise the losses of critics, policy and imitator.
 
@@ -317,18 +311,16 @@ class BEAR(SoftActorCritic):
         temperature, options = self._multipliers["temperature"], (batch.weight, self.batch_accumulator)
         stats: dict[str, Tensor] = {}
 
-        def update_temperature(log_prob: Tensor) -> Any:
+        def temperature_step(log_prob: Tensor) -> Any:
             stats.update(temperature.update(step, log_prob, self.entropy_target, *options))
             return temperature()
 
-        loss, log_prob, entropy = self.policy_loss(
-            batch, update_temperature if self.multipliers_first else temperature()
-        )
+        loss, log_prob, entropy = self.policy_loss(batch, temperature_step if self.multipliers_first else temperature())
         penalty, discrepancy = self._penalty(batch)
         loss = loss + (penalty if self.penalises_policy else penalty.detach())
         step("policy_optimizer", loss)
         if not self.multipliers_first:
-            update_temperature(log_prob)
+            temperature_step(log_prob)
         stats |= self._multipliers["alpha"].update(step, discrepancy.detach(), -(self.alpha_threshold or 0.0), *options)
         constrained = {"mmd_loss": penalty.detach(), "mmd": discrepancy.detach()}
         return {"policy_loss": loss.detach(), "entropy": entropy, **constrained, **stats}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.action_value.base import Losses
 from pfrl_like.agents.double_dqn import DoubleDQN
 from pfrl_like.agents.offline.future_returns import check_continuation, future_returns
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
@@ -31,7 +32,7 @@ from pfrl_like.learning.critics import (
     values_of_actions,
 )
 from pfrl_like.learning.lagrange import LagrangeMultiplier
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, check_function, constructor_only
@@ -273,13 +274,11 @@ class CQL(SoftActorCritic):
         next_value, soft = super().bootstrap(batch)
         return next_value, soft if self.soft_q_backup else batch.reward
 
-    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
+    def critic_losses(self, batch: Batch) -> Iterable[Losses]:
         """Yield one tuple for each critic: the loss with the conservative term, the TD errors, and the values."""
         return self._conservative_losses(batch, [])
 
-    def critics_step(
-        self, batch: Batch, step: Step
-    ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
+    def critics_step(self, batch: Batch, step: Step) -> tuple[Sequence[Losses], dict[str, Tensor]]:
         """Minimise the critics' losses, then the loss of alpha. The loss of alpha depends on the mean of the gaps.
 
         If `multipliers_first` is True, minimise the loss of alpha first.
@@ -300,12 +299,12 @@ class CQL(SoftActorCritic):
 
     def _conservative_losses(
         self, batch: Batch, gaps: list[Tensor], before: Callable[[], None] | None = None
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    ) -> Iterator[Losses]:
         """Yield the items of `critic_losses`. Append the detached weighted gap of each critic, [N], to `gaps`.
 
         `before` is called between the computation of all gaps and the first item.
         """
-        terms: Iterable[tuple[tuple[Tensor, Tensor, Tensor], Tensor]] = self._conservative_terms(batch, gaps)
+        terms: Iterable[tuple[Losses, Tensor]] = self._conservative_terms(batch, gaps)
         if before is not None:
             terms = [*terms]
             before()
@@ -313,9 +312,7 @@ class CQL(SoftActorCritic):
         for (loss, td_error, mean), gap in terms:
             yield loss + alpha * gap, td_error, mean
 
-    def _conservative_terms(
-        self, batch: Batch, gaps: list[Tensor]
-    ) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
+    def _conservative_terms(self, batch: Batch, gaps: list[Tensor]) -> Iterator[tuple[Losses, Tensor]]:
         """Yield the result of `critic_loss` and the mean weighted gap of each critic."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
@@ -611,7 +608,7 @@ class CalQL(CQL):
         super()._check_modules(modules)
         check_continuation(self.replay_buffer)
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, batch: Batch) -> Update:
         """Compute the returns, unless the batch contains them, then update as in `CQL`."""
         returns = batch.returns
         if returns is None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import soft_min_of
-from pfrl_like.agents.offline.bc import Update, bc_loss
+from pfrl_like.agents.offline.bc import bc_loss
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import DeltaVector, parameters_of, with_parameters
 from pfrl_like.functions.losses import squared_distance, weighted_mean
@@ -21,7 +21,7 @@ from pfrl_like.learning.critics import average, mean_value, value_of, values_of_
 from pfrl_like.learning.model_outputs import obs_in_errors
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.random_streams.streams import isolated_rng
 
 

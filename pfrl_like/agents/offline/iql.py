@@ -19,7 +19,7 @@ from pfrl_like.learning.compatibility.arguments import check_pairs, critics_and_
 from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_positive, check_takes_state
 from pfrl_like.learning.critics import Targets, minimum, with_initial_states
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import constructor_only
@@ -244,7 +244,7 @@ class IQL(OffPolicyActorCritic):
         """Return the index of the recorded action in the output of `value_of`, which contains only this action, [N]."""
         return torch.zeros_like(batch.reward, dtype=torch.int64)
 
-    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> Update:
         """Minimise the losses of critics, policy and value function. All losses use V before the update.
 
         If one optimiser has the critics and the value function, their losses are added. The policy's weights then use V

@@ -10,25 +10,19 @@ from torch.distributions import Distribution
 
 from pfrl_like.action_value import soft_min_of
 from pfrl_like.agents.offline import imitation
-from pfrl_like.agents.offline.bc import Update
 from pfrl_like.agents.offline.bcq import perturb
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import (
-    arguments_for,
-    check_pairs,
-    critics_and_optimizers,
-    keywords_for,
-)
+from pfrl_like.learning.compatibility.arguments import arguments_for, check_pairs, critics_and_optimizers, keywords_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, mean_value, value_of
 from pfrl_like.learning.model_outputs import wrong_value
 from pfrl_like.nn.fast_forward import fast_forward
-from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.compiled_step import Step, Update
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import constructor_only

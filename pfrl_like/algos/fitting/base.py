@@ -318,10 +318,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         """
         agent, obs, actions = self._agent, self._features(x), self._actions(action)
         spaces.check_equal_lengths(first_leaf(obs), actions)
-        networks = [
-            part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
-        ]
-        with torch.no_grad(), evaluation_mode_of_all(*networks):
+        modules = [part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)]
+        with torch.no_grad(), evaluation_mode_of_all(*modules):
             values = agent.values_of_pairs(obs, actions)
         mean = values.mean(0).cpu().numpy()
         return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean
@@ -365,9 +363,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return self.impl is not None
 
     def _observations(self, x: Any) -> Any:
-        return spaces.observations_for(
-            x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames
-        )
+        shape = None if self.observation_shape_ is None else self._stacked_shape
+        return spaces.observations_for(x, shape, self.n_frames)
 
     def _features(self, x: Any) -> Any:
         """Return the features of observations, the input of the agent's networks, on the agent's device."""

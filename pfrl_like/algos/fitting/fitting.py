@@ -25,6 +25,8 @@ _LOGGER = logging.getLogger(__name__)
 
 #: Function called as (estimator, episodes). It returns a score. A larger score is better.
 Scorer = Callable[[Any, Any], float]
+#: Iterator over pairs (epoch, metrics).
+Epochs = Iterator[tuple[int, dict[str, float]]]
 
 
 #: Type of a `fit` method.
@@ -151,7 +153,7 @@ class Fitting:
         """
         self._build_for(self._training_data(dataset))
 
-    def fitter(self, *args: Any, **kwargs: Any) -> Iterator[tuple[int, dict[str, float]]]:
+    def fitter(self, *args: Any, **kwargs: Any) -> Epochs:
         """Return an iterator that trains for one epoch per item. The arguments are the same as in `fit`.
 
         Yields:
@@ -162,9 +164,7 @@ class Fitting:
         bound.apply_defaults()
         return self._epochs(**bound.arguments)
 
-    def _epochs(
-        self: Any, episodes: Any, n_epochs: int, eval_episodes: Any, scorers: Any, **options: Any
-    ) -> Iterator[tuple[int, dict[str, float]]]:
+    def _epochs(self: Any, episodes: Any, n_epochs: int, eval_episodes: Any, scorers: Any, **options: Any) -> Epochs:
         check_counts(n_epochs=n_epochs)
         options["experiment_name"] = options["experiment_name"] or type(self).__name__
         training = Training(self, **options)
@@ -295,9 +295,7 @@ class Training:
         """Convert the user's callback to a list with one callback of the training loop; empty if `callback` is None."""
         return [] if callback is None else [lambda clock: callback(self.algo, epoch, clock.t)]
 
-    def epochs(
-        self, data: Any, scorers: Mapping[str, Scorer], eval_episodes: Any, n_epochs: int = 0
-    ) -> Iterator[tuple[int, dict[str, float]]]:
+    def epochs(self, data: Any, scorers: Mapping[str, Scorer], eval_episodes: Any, n_epochs: int = 0) -> Epochs:
         """Train on data, one epoch per iteration.
 
         Args:

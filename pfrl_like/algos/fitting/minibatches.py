@@ -135,10 +135,8 @@ def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: boo
     """
     lengths = None
     if getattr(agent, "learns_from_sequences", False):
-        if (n_steps := transitions.n_steps.max(initial=1)) > 1:
-            raise ValueError(
-                f"batch has n_steps {n_steps:g}, but {type(agent).__name__} needs 1: it sums rewards itself"
-            )
+        if (n := transitions.n_steps.max(initial=1)) > 1:
+            raise ValueError(f"batch has n_steps {n:g}, but {type(agent).__name__} needs 1: it sums rewards itself")
         transitions, lengths = sequences_from(transitions, agent.sequence_length)
     batch = batch_of(transitions, agent.gamma, agent.device, discrete_action, **getattr(agent, "sampling", {}))
     return batch if lengths is None else batch.replace(lengths=lengths)

@@ -322,17 +322,13 @@ class OnlineFitting:
                 `action_mask`.
             NonFiniteError: If observations, rewards or losses contain NaN or infinity.
         """
-        given = locals()
-        check_counts(n_epochs=n_epochs, eval_interval=eval_interval)
+        given = dict(locals())
         check_timelimit_aware(timelimit_aware)
         check_counts(update_interval=update_interval, n_updates=n_updates)
         check_counts(least=0, n_updates_per_epoch=n_updates_per_epoch)
         check_counts(least=0, update_start_step=update_start_step, random_steps=random_steps)
-        check_apart(env, eval_env)
         algo: Any = self
         training = online_training(algo, given)
-        warn_of_hooks(algo)
-        build_for_env(algo, env)
         buffer = checked_buffer(buffer, algo.batch_size)
         spaces.check_single_rewards(algo.reward_scaler_, buffer)
         data = SampledData(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
@@ -411,15 +407,6 @@ def collect_steps(
     clock = Clock(n_steps)
     with progress_callbacks(clock, show_progress) as bar:
         run(SerialSource(collector, env, cuts_off_at_end=True), clock, bar)
-
-
-def online_training(algo: Any, given: Mapping[str, Any]) -> Training:
-    """Return the `Training` of an estimator for the arguments of `fit_online`, keyed by name."""
-    options = {field.name: given[field.name] for field in dataclasses.fields(Training) if field.name in given}
-    options["experiment_name"] = given["experiment_name"] or f"{type(algo).__name__}_online"
-    n_steps = given["n_steps"]
-    options["n_steps"] = given["n_epochs"] * given["n_steps_per_epoch"] if n_steps is None else n_steps
-    return Training(algo, **options)
 
 
 def train_online(
@@ -507,6 +494,25 @@ class OnlineEpochs:
         self._logged = len(source)
         new = self._logged - logged
         return source.metrics(new) if new else dict.fromkeys(self.training.algo.loss_names)
+
+
+def online_training(algo: Any, given: Mapping[str, Any]) -> Training:
+    """Return the `Training` of an estimator's `fit_online`, and build the agent for the environment.
+
+    Args:
+        algo: The estimator.
+        given: Arguments of `fit_online`, keyed by name.
+    """
+    check_counts(n_epochs=given["n_epochs"], eval_interval=given["eval_interval"])
+    check_apart(given["env"], given["eval_env"])
+    options = {each.name: given[each.name] for each in dataclasses.fields(Training) if each.name in given}
+    options["experiment_name"] = given["experiment_name"] or f"{type(algo).__name__}_online"
+    if given["n_steps"] is None:
+        options["n_steps"] = given["n_epochs"] * given["n_steps_per_epoch"]
+    training = Training(algo, **options)
+    warn_of_hooks(algo)
+    build_for_env(algo, given["env"])
+    return training
 
 
 def build_for_env(algo: Any, env: Any) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from pfrl_like.algos.fitting import d3rlpy_files
-from pfrl_like.algos.fitting.spaces import SCALERS, set_scalers
+from pfrl_like.algos.fitting.spaces import SCALERS, Shape, set_scalers
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
 from pfrl_like.export import FORMATS, export_policy
@@ -31,6 +31,7 @@ from pfrl_like.utils.checks import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
 from pfrl_like.utils.plain_values import Configurable
 
+PathLike = str | os.PathLike[str]
 #: Maximum number of parameters, and of tensors, of the networks that are created from a file.
 MAX_PARAMETERS, MAX_TENSORS = 1 << 27, 1 << 12
 
@@ -63,7 +64,7 @@ def _json_value(name: str, value: Any) -> Any:
     return value.describe() if isinstance(value, Configurable) else value
 
 
-def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
+def params_from_json(fname: PathLike) -> dict[str, Any]:
     """Return the hyperparameters in a `params.json`.
 
     Raises:
@@ -89,7 +90,7 @@ def _with_new_keys(params: dict[str, Any], path: str) -> dict[str, Any]:
         return full | {"scaler": full["observation_scaler"]}
 
 
-def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+def write_model(fname: PathLike, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     """Write the state of an agent and the hyperparameters from which the agent was built.
 
     The file contains no steps: neither the replay buffer nor the steps that an agent has collected since its last
@@ -106,7 +107,7 @@ def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params:
     atomic_write(path, tensor_writer(content, path))
 
 
-def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_model(fname: PathLike) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the state of the agent and the hyperparameters.
 
     Raises:
@@ -115,7 +116,7 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     return _model_in(_read_tensors(fname), os.fspath(fname))
 
 
-def _read_tensors(fname: str | os.PathLike[str]) -> Any:
+def _read_tensors(fname: PathLike) -> Any:
     path = os.fspath(fname)
     try:
         return load_tensors(path)
@@ -135,7 +136,7 @@ def _model_in(content: Any, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def errors_about_file(fname: str | os.PathLike[str], problem: str = "has invalid contents") -> Iterator[None]:
+def errors_about_file(fname: PathLike, problem: str = "has invalid contents") -> Iterator[None]:
     """Context manager that converts errors about the contents of a file to a CheckpointError with the file's name.
 
     The context also raises a CheckpointError as soon as more than `MAX_PARAMETERS` parameters or `MAX_TENSORS` tensors
@@ -162,11 +163,7 @@ def errors_about_file(fname: str | os.PathLike[str], problem: str = "has invalid
 
 
 def export_greedy(
-    agent: Any,
-    observation_shape: tuple[int, ...],
-    fname: str | os.PathLike[str],
-    as_onnx: bool = False,
-    action_scaler: Scaler | None = None,
+    agent: Any, observation_shape: Shape, fname: PathLike, as_onnx: bool = False, action_scaler: Scaler | None = None
 ) -> None:
     """Export the greedy policy of an agent to a file. The errors are the same as in `save_policy`.
 
@@ -232,7 +229,7 @@ class Saving:
         super().__init_subclass__(**options)
         ESTIMATORS[cls.__name__] = cls
 
-    def save_model(self: Any, fname: str | os.PathLike[str]) -> None:
+    def save_model(self: Any, fname: PathLike) -> None:
         """Save all parameters and optimiser states, so that training can resume.
 
         The file contains no steps: neither the replay buffer nor the steps that `PPO` has collected since its last
@@ -247,7 +244,7 @@ class Saving:
     #: Method that the adapters of `pfrl_like.loggers` call to save models.
     save = save_model
 
-    def load_model(self, fname: str | os.PathLike[str]) -> None:
+    def load_model(self, fname: PathLike) -> None:
         """Load a model that `save_model` saved, here or in d3rlpy 0.50 to 1.1.1.
 
         If the agent is not built yet, or its scalers differ from the saved scalers, build the agent with the saved
@@ -289,7 +286,7 @@ class Saving:
         """Load a state that `save_model` wrote into the agent."""
         self.impl.load_state_dict(state)
 
-    def save_policy(self: Any, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
+    def save_policy(self: Any, fname: PathLike, as_onnx: bool = False) -> None:
         """Export the greedy policy to a file that runs without this library. The name of the input is `input_0`.
 
         The input is a batch of raw observations as float32 (for images `frames.astype(np.float32)`), with stacked
@@ -322,7 +319,7 @@ class Saving:
         return {"algorithm": type(self).__name__, **params, **shapes}
 
     @classmethod
-    def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
+    def from_json(cls, fname: PathLike, use_gpu: Any = False) -> Self:
         """Create an estimator with the hyperparameters of a `params.json`, also of d3rlpy 0.40 to 1.1.1, and build it.
 
         The estimator can then load a model. `Estimator.from_json` returns an estimator of the class that is named in

@@ -22,8 +22,10 @@ from pfrl_like.preprocessing import MinMaxActionScaler, Scaler, make_scaler
 from pfrl_like.utils.checks import check_finite
 from pfrl_like.utils.env_values import action_size_of, space_kind
 
+Shape = tuple[int, ...]
 
-def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
+
+def shapes_of_env(algo: Any, env: Any) -> tuple[Shape, int]:
     """Return an environment's observation shape, and the size of an action (or the number of discrete actions).
 
     Args:
@@ -81,12 +83,7 @@ def _advice(algo: Any) -> str:
 
 
 def check_built_for(
-    algo: Any,
-    built: tuple[int, ...] | None,
-    size: int | None,
-    observation_shape: Any,
-    action_size: int,
-    prefix: str = "",
+    algo: Any, built: Shape | None, size: int | None, observation_shape: Any, action_size: int, prefix: str = ""
 ) -> None:
     """Raise an error if observations or actions do not have the shapes for which an algorithm was built.
 
@@ -184,7 +181,7 @@ def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
     return numbers
 
 
-def map_shape(function: Callable[[tuple[int, ...]], Any], shape: tuple[Any, ...]) -> Any:
+def map_shape(function: Callable[[Shape], Any], shape: tuple[Any, ...]) -> Any:
     """Return the result of a function of a shape, or the tuple of the results if `shape` is a tuple of shapes."""
     return tuple(map(function, shape)) if shape and isinstance(shape[0], tuple) else function(shape)
 
@@ -247,11 +244,11 @@ class Spaces:
     takes_tuples: ClassVar[bool] = False
 
     n_frames: int
-    observation_shape_: tuple[int, ...] | None = None
+    observation_shape_: Shape | None = None
     action_size_: int | None = None
 
     @property
-    def observation_shape(self) -> tuple[int, ...] | None:
+    def observation_shape(self) -> Shape | None:
         """Shape of one observation without stacked frames; None before the agent is built."""
         return self.observation_shape_
 
@@ -265,7 +262,7 @@ class Spaces:
         return ActionSpace.DISCRETE if self.discrete_action else ActionSpace.CONTINUOUS
 
     @property
-    def _stacked_shape(self) -> tuple[int, ...]:
+    def _stacked_shape(self) -> Shape:
         """Shape of one observation with stacked frames."""
         if self.observation_shape_ is None:
             raise NotFittedError(f"{type(self).__name__} is not built yet and has no observation shape: call fit")
@@ -340,10 +337,8 @@ def set_scalers(algo: Any, scalers: dict[str, Scaler | None]) -> None:
     """
     for name, scaler in scalers.items():
         if scaler is not None and not scaler.fitted:
-            given, argument = algo.get_params(deep=False)[name], algo.names_in_errors.get(name, name)
-            raise NotFittedError(
-                f"{argument} is {given!r}, which is not fitted: call build_with_dataset or fit_scaler first"
-            )
+            argument = f"{algo.names_in_errors.get(name, name)} is {algo.get_params(deep=False)[name]!r}"
+            raise NotFittedError(f"{argument}, which is not fitted: call build_with_dataset or fit_scaler first")
     for name, scaler in scalers.items():
         vars(algo).update({name: scaler, f"{name}_": scaler})
 

@@ -1,4 +1,4 @@
-"""Algorithms, their configs, and explorers."""
+"""Algorithms, their configs, explorers, and wrappers of transformers."""
 
 from pfrl_like.d3rlpy.algos.configs import (
     AWACConfig,
@@ -36,14 +36,28 @@ from pfrl_like.d3rlpy.algos.qlearning.imitator_critics import BCQ, BEAR, PLAS, P
 from pfrl_like.d3rlpy.algos.qlearning.max_entropy import CQL, SAC, CalQL, DiscreteSAC
 from pfrl_like.d3rlpy.algos.qlearning.random_policies import DiscreteRandomPolicy, RandomPolicy
 from pfrl_like.d3rlpy.algos.qlearning.value_based import DQN, NFQ, DiscreteBCQ, DiscreteCQL, DoubleDQN
+from pfrl_like.d3rlpy.algos.transformer import (
+    DecisionTransformer,
+    DiscreteDecisionTransformer,
+    GreedyTransformerActionSampler,
+    IdentityTransformerActionSampler,
+    SoftmaxTransformerActionSampler,
+    StatefulTransformerWrapper,
+    TransformerActionSampler,
+    TransformerAlgoBase,
+    TransformerInput,
+)
 
 __all__ = [
     "AWAC", "AWACConfig", "BC", "BCConfig", "BCQ", "BCQConfig", "BEAR", "BEARConfig", "CQL", "CQLConfig", "CRR",
     "CRRConfig", "CalQL", "CalQLConfig", "ConstantEpsilonGreedy", "DDPG", "DDPGConfig", "DQN", "DQNConfig",
-    "DecisionTransformerConfig", "DiscreteBC", "DiscreteBCConfig", "DiscreteBCQ", "DiscreteBCQConfig", "DiscreteCQL",
-    "DiscreteCQLConfig", "DiscreteDecisionTransformerConfig", "DiscreteRandomPolicy", "DiscreteRandomPolicyConfig",
-    "DiscreteSAC", "DiscreteSACConfig", "DoubleDQN", "DoubleDQNConfig", "Explorer", "IQL", "IQLConfig",
-    "LinearDecayEpsilonGreedy", "NFQ", "NFQConfig", "NormalNoise", "PLAS", "PLASConfig", "PLASWithPerturbation",
-    "PLASWithPerturbationConfig", "QLearningAlgoBase", "RandomPolicy", "RandomPolicyConfig", "ReBRAC", "ReBRACConfig",
-    "SAC", "SACConfig", "TD3", "TD3Config", "TD3PlusBC", "TD3PlusBCConfig",
+    "DecisionTransformer", "DecisionTransformerConfig", "DiscreteBC", "DiscreteBCConfig", "DiscreteBCQ",
+    "DiscreteBCQConfig", "DiscreteCQL", "DiscreteCQLConfig", "DiscreteDecisionTransformer",
+    "DiscreteDecisionTransformerConfig", "DiscreteRandomPolicy", "DiscreteRandomPolicyConfig", "DiscreteSAC",
+    "DiscreteSACConfig", "DoubleDQN", "DoubleDQNConfig", "Explorer", "GreedyTransformerActionSampler", "IQL",
+    "IQLConfig", "IdentityTransformerActionSampler", "LinearDecayEpsilonGreedy", "NFQ", "NFQConfig", "NormalNoise",
+    "PLAS", "PLASConfig", "PLASWithPerturbation", "PLASWithPerturbationConfig", "QLearningAlgoBase", "RandomPolicy",
+    "RandomPolicyConfig", "ReBRAC", "ReBRACConfig", "SAC", "SACConfig", "SoftmaxTransformerActionSampler",
+    "StatefulTransformerWrapper", "TD3", "TD3Config", "TD3PlusBC", "TD3PlusBCConfig", "TransformerActionSampler",
+    "TransformerAlgoBase", "TransformerInput",
 ]  # fmt: skip

@@ -54,10 +54,11 @@ class StepPicker(TransitionPickerProtocol):
         terminal = episode.terminated and end == episode.transition_count
         rewards, actions, observations = episode.rewards, episode.actions, episode.observations
         observation = recent_frames(observations, index, self.n_frames)
+        powers = self.gamma ** np.arange(end - index)
         return Transition(
             observation=observation,
             action=actions[index],
-            reward=rewards[index] if self.n_steps == 1 else self.gamma ** np.arange(end - index) @ rewards[index:end],
+            reward=rewards[index] if self.n_steps == 1 else np.sum(powers[:, None] * rewards[index:end], axis=0),
             next_observation=(
                 create_zero_observation(observation) if terminal else recent_frames(observations, end, self.n_frames)
             ),

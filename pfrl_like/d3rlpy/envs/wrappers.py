@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box, Tuple
 from numpy.typing import NDArray
 
+from pfrl_like.env import as_gymnasium
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.wrappers.atari_wrappers import ClipRewardEnv
@@ -48,7 +49,7 @@ class ChannelFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
     """
 
     def __init__(self, env: Any) -> None:
-        super().__init__(env)
+        super().__init__(as_gymnasium(env))
         space = _box_of(env, min(3, max(2, len(env.observation_space.shape or ()))))
         self.observation_space = Box(self.observation(space.low), self.observation(space.high), dtype=space.dtype.type)
 
@@ -70,7 +71,7 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: Any, num_stack: int) -> None:
-        super().__init__(env)
+        super().__init__(as_gymnasium(env))
         check_counts(num_stack=num_stack)
         space = _box_of(env)
         self._frames: deque[Any] = deque(maxlen=num_stack)
@@ -113,7 +114,9 @@ class AtariPreprocessing(gymnasium.Wrapper[Any, Any, Any, Any]):
         scale_obs: bool = False,
     ) -> None:  # fmt: skip
         options = terminal_on_life_loss, grayscale_obs, grayscale_newaxis, scale_obs
-        super().__init__(gymnasium.wrappers.AtariPreprocessing(env, noop_max, frame_skip, screen_size, *options))
+        super().__init__(
+            gymnasium.wrappers.AtariPreprocessing(as_gymnasium(env), noop_max, frame_skip, screen_size, *options)
+        )
 
 
 class Atari(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -153,7 +156,7 @@ class GoalConcatWrapper(gymnasium.ObservationWrapper[Any, Any, Any]):
         goal_key: str = "desired_goal",
         tuple_observation: bool = False,
     ) -> None:
-        super().__init__(env)
+        super().__init__(as_gymnasium(env))
         self._keys, self._as_tuple = (observation_key, goal_key), tuple_observation
         spaces = dict(getattr(env.observation_space, "spaces", {}))
         if any(space_kind(spaces.get(key)) != "box" for key in self._keys):

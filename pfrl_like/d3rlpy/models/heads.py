@@ -54,7 +54,7 @@ class Head(nn.Module):
         obs, action = x if self.takes_action else (x, None)
         obs = obs if self.scaler is None else self.scaler.transform(obs)
         obs = map_nested(lambda leaf: leaf.to(dtype), obs)
-        features: Tensor = self._encoder(obs) if action is None else self._encoder(obs, action)
+        features: Tensor = self._encoder(obs) if action is None else self._encoder(obs, action.to(dtype))
         return features
 
 

@@ -92,7 +92,7 @@ class FQE(QLearningAlgoBase):
         )
         agent.delays_first_update = False
         return Implementation(
-            agent, Parts(q_funcs=q_func.members, targ_q_funcs=nn.ModuleList(agent.target_critics), optim=optim)
+            self, agent, Parts(q_funcs=q_func.members, targ_q_funcs=nn.ModuleList(agent.target_critics), optim=optim)
         )
 
     def evaluated_actions(self, obs: Any) -> Tensor:
@@ -144,7 +144,7 @@ class DiscreteFQE(FQE):
         agent.next_action = self._next_action
         agent.delays_first_update = False
         return Implementation(
-            agent, Parts(q_funcs=q_func.members, targ_q_funcs=agent.target_model.members, optim=optim)
+            self, agent, Parts(q_funcs=q_func.members, targ_q_funcs=agent.target_model.members, optim=optim)
         )
 
     def _next_action(self, q_function: Any, batch: Batch) -> Tensor:

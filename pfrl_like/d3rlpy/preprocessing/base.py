@@ -92,7 +92,7 @@ class Scaler(Config):
             ValueError: If there are no rows, or rows have different shapes.
             NonFiniteError: If a value is NaN or infinite.
         """
-        fitted = self.library().fit(rows)
+        fitted = self.library().fit(each.astype(np.result_type(each, np.float32)) for each in rows)  # of integers, too
         for name in self.statistics:
             statistic = getattr(fitted, name)
             setattr(self, name, statistic if np.ndim(statistic) else float(statistic))

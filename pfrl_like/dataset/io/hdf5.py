@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pfrl_like.batch import combine_nested
 from pfrl_like.columns import Indices
 from pfrl_like.columns.structure import structure_of
 from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Budget, Flat, flat_from
@@ -290,7 +291,7 @@ def episodes_in(file: Members) -> tuple[dict[str, Any], Indices]:
         if any(len(leaf) != n for value, n in zip(values, sizes, strict=True) for leaf in structure_of(value)[1]):
             raise ValueError(f"{name} and rewards of an episode have different lengths")
     ends = np.cumsum(sizes) - 1
-    arrays = {name: concatenate_nested(values) for name, values in parts.items()}
+    arrays = {name: combine_nested(np.concatenate, values) for name, values in parts.items()}
     return arrays | {"terminated": [bool(file.read(f"terminated_{i}")) for i in range(count)]}, ends
 
 
@@ -310,16 +311,6 @@ def _parts_of(file: Members, name: str) -> Any:
     if not count:
         raise ValueError(f"the file has no {name}")
     return tuple(file.read(f"{name}_{j}") for j in range(count))
-
-
-def concatenate_nested(parts: list[Any]) -> Any:
-    """Concatenate arrays, or dicts or tuples of arrays."""
-    first = parts[0]
-    if isinstance(first, Mapping):
-        return {key: concatenate_nested([part[key] for part in parts]) for key in first}
-    if isinstance(first, tuple):
-        return tuple(concatenate_nested([part[i] for part in parts]) for i in range(len(first)))
-    return np.concatenate(parts)
 
 
 def is_hdf5(path: str | os.PathLike[str]) -> bool:

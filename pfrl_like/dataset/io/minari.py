@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pfrl_like.batch import first_leaf
+from pfrl_like.batch import combine_nested, first_leaf
 from pfrl_like.columns import Field
 from pfrl_like.dataset.conventions import actions_of, field_of, flags_of, log_probs_of, numbers_of, table_from_rows
 from pfrl_like.dataset.flat import MOST_ACTIONS, looks_discrete
-from pfrl_like.dataset.io.hdf5 import Members, concatenate_nested, h5py_module, new_hdf5, open_hdf5, write_nested
+from pfrl_like.dataset.io.hdf5 import Members, h5py_module, new_hdf5, open_hdf5, write_nested
 from pfrl_like.dataset.table import Table
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
@@ -82,7 +82,7 @@ def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, 
 
 def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
     common_names = [name for name in episodes[0] if all(name in episode for episode in episodes)]
-    arrays = {name: concatenate_nested([episode[name] for episode in episodes]) for name in common_names}
+    arrays = {name: combine_nested(np.concatenate, [episode[name] for episode in episodes]) for name in common_names}
     obs, n_obs = field_of(arrays["observations"])
     ends = np.cumsum([len(episode["rewards"]) for episode in episodes]) - 1
     n = int(ends[-1]) + 1

@@ -17,17 +17,9 @@ import torch
 from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments.callbacks import statistics_of
+from pfrl_like.experiments.cluster import env_actor
 from pfrl_like.experiments.cluster.actors import POLL, SAVE_SECONDS, Limits, first_line
-from pfrl_like.experiments.cluster.env_actor import (
-    Weights,
-    acting_tensors,
-    add_paths,
-    check_versions,
-    error_of,
-    load_weights,
-    pack_weights,
-    versions,
-)
+from pfrl_like.experiments.cluster.env_actor import Weights
 from pfrl_like.experiments.evaluator import Evaluator, episode_statistics, run_evaluation_episodes
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Terminated
@@ -59,12 +51,12 @@ class EvalActor:
             paths: Folders of modules that the user imports.
         """
         torch.set_num_threads(1)
-        add_paths(paths)
+        env_actor.add_paths(paths)
         self.acting, make_env = cloudpickle.loads(self._packed)
         self.env = make_env()
         if takes_at_reset(self.env, "seed"):
             self.env.reset(seed=self._seed)
-        return versions()
+        return env_actor.versions()
 
     def evaluate(
         self, weights: Weights, seed: int, n_steps: int | None, n_episodes: int | None, max_episode_len: int | None
@@ -78,7 +70,7 @@ class EvalActor:
             n_episodes: Number of episodes. None if `n_steps` is given.
             max_episode_len: Maximum number of steps in an episode. If None, there is no limit.
         """
-        load_weights(acting_tensors(self.acting), weights)
+        env_actor.load_weights(env_actor.acting_tensors(self.acting), weights)
         set_random_seed(seed)
         return run_evaluation_episodes(self.env, self.acting, n_steps, n_episodes, max_episode_len)
 
@@ -291,7 +283,7 @@ class ActorEvaluator(Evaluator):
             shutil.rmtree(folder, ignore_errors=True)
             with isolated_rng():
                 self.agent.save(folder)
-        weights = self._ray.put(pack_weights(acting_tensors(self.agent)))
+        weights = self._ray.put(env_actor.pack_weights(env_actor.acting_tensors(self.agent)))
         self._running = _Running(self._submit(weights, t), weights, t, episodes, EvaluatedAgent(self.agent, folder))
         self.prev_eval_t = t - t % self.eval_interval
 
@@ -333,11 +325,11 @@ class ActorEvaluator(Evaluator):
                     break
                 continue
             try:
-                check_versions(0, self._ray.get(self._started), "of the evaluation ")
+                env_actor.check_versions(0, self._ray.get(self._started), "of the evaluation ")
                 returns, lengths = self._ray.get(running.ref)
                 return returns, lengths
             except self._ray.exceptions.RayTaskError as error:
-                raise error_of(0, "of the evaluation ", error) from None
+                raise env_actor.error_of(0, "of the evaluation ", error) from None
             except self._ray.exceptions.RayError as error:
                 self._replace(running, first_line(error))
         return None

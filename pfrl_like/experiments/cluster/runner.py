@@ -34,14 +34,13 @@ from pfrl_like.random_streams.streams import GlobalStreams, global_entropy
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.runs.loop import Callback, Clock, Source, run
 from pfrl_like.runs.mirror import mirrored
-from pfrl_like.utils.checks import check_choice, check_counts, check_numbers, check_seconds, names_unknown_keywords
-from pfrl_like.utils.integers import takes_integral_floats
+from pfrl_like.utils import checks
 
 _LOGGER = logging.getLogger(__name__)
 
 
-@names_unknown_keywords
-@takes_integral_floats
+@checks.names_unknown_keywords
+@checks.takes_integral_floats
 def train_agent_distributed(
     make_agent: Callable[[], Any],
     make_env: MakeEnv | str,
@@ -380,13 +379,13 @@ def _evaluator(
 def _check(arguments: Mapping[str, Any]) -> MessageSize:
     """Check the arguments that only this runner has. Return the size of messages."""
     counts = "actors", "envs_per_actor", "learners", "requests_in_flight", "minibatches_in_flight"
-    check_counts(1, False, **{name: arguments[name] for name in counts})
-    check_counts(0, False, max_early_deaths=arguments["max_early_deaths"])
-    check_counts(0, True, seed=arguments["seed"])
+    checks.check_counts(1, False, **{name: arguments[name] for name in counts})
+    checks.check_counts(0, False, max_early_deaths=arguments["max_early_deaths"])
+    checks.check_counts(0, True, seed=arguments["seed"])
     seconds = "seconds_per_message", "start_timeout", "answer_timeout", "replace_timeout", "eval_timeout"
-    check_seconds(**{name: arguments[name] for name in seconds})
-    check_choice("order", arguments["order"], ("arrival", "fixed"))
-    check_choice("replay", arguments["replay"], ("learner", "actor"))
+    checks.check_seconds(**{name: arguments[name] for name in seconds})
+    checks.check_choice("order", arguments["order"], ("arrival", "fixed"))
+    checks.check_choice("replay", arguments["replay"], ("learner", "actor"))
     actors, learners = arguments["actors"], arguments["learners"]
     if actors % learners:
         raise ValueError(f"actors is {actors}, expected a multiple of learners, which is {learners}")
@@ -397,13 +396,13 @@ def _check(arguments: Mapping[str, Any]) -> MessageSize:
     rows, rate, cpus = (arguments[name] for name in ("rows_per_message", "updates_per_step", "cpus_per_actor"))
     if not isinstance(rows, Sequence) or len(rows) != 2:
         raise TypeError(f"rows_per_message is {rows!r:.80}, expected two numbers: a minimum and a maximum")
-    check_counts(1, False, **{f"rows_per_message[{i}]": number for i, number in enumerate(rows)})
+    checks.check_counts(1, False, **{f"rows_per_message[{i}]": number for i, number in enumerate(rows)})
     if rows[0] > rows[1]:
         raise ValueError(f"rows_per_message is {rows!r:.80}, expected a minimum that is not above the maximum")
     if rate is not None:
-        check_numbers(0.0, updates_per_step=rate)
+        checks.check_numbers(0.0, updates_per_step=rate)
     if cpus is not None:
-        check_numbers(0.0, cpus_per_actor=cpus)
+        checks.check_numbers(0.0, cpus_per_actor=cpus)
     check_hooks(arguments["evaluation_hooks"], "support_train_agent_batch", "train_agent_distributed")
     for name, parameters in (("make_agent", ()), ("make_env", ("actor", "index", "test"))):
         with contextlib.suppress(ValueError):  # some callables have no signature

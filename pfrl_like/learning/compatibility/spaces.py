@@ -152,12 +152,8 @@ def raise_for_unknown_action(batch: Any, error: RuntimeError) -> None:
         ValueError: If the minibatch contains a discrete action that the networks do not have.
     """
     match, action = _INDEX_ERROR.search(str(error)), batch.action
-    if (
-        match
-        and isinstance(action, torch.Tensor)
-        and not action.is_floating_point()
-        and (action == int(match[1])).any()
-    ):
+    is_discrete = isinstance(action, torch.Tensor) and not action.is_floating_point()
+    if match and is_discrete and (action == int(match[1])).any():
         row, last = int((action == int(match[1])).nonzero()[0, 0]), int(match[2]) - 1
         text = f"action: row {row} of the minibatch has {match[1]}, expected integers from 0 to {last}"
         raise ValueError(f"{text} for these networks") from error

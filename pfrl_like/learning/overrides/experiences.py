@@ -52,12 +52,7 @@ class ColumnsOfBatch(dict[str, Any]):
 
 
 #: Names of optional columns of a `Batch`, keyed by PFRL's names for them.
-_FIELDS = {
-    "weights": "weight",
-    "next_action": "next_action",
-    ACTION_MASK: "action_mask",
-    "next_action_mask": "next_action_mask",
-}
+_FIELDS = {"weights": "weight", **{name: name for name in ("next_action", ACTION_MASK, "next_action_mask")}}
 
 
 def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
@@ -77,14 +72,9 @@ def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
     if not isinstance(columns, Mapping) or not required <= columns.keys() or isinstance(columns["state"], list):
         got = f"a dict with {sorted(columns)}" if isinstance(columns, Mapping) else type(columns).__name__
         raise TypeError(f"batch is {got}, expected the result of batch_experiences, or a Batch")
-    return Batch(
-        obs=columns["state"],
-        action=columns["action"],
-        reward=columns["reward"],
-        next_obs=columns["next_state"],
-        discount=columns["discount"] * (1 - columns["is_state_terminal"]),
-        **{field: columns[name] for name, field in _FIELDS.items() if name in columns},
-    )
+    discount = columns["discount"] * (1 - columns["is_state_terminal"])
+    optional = {field: columns[name] for name, field in _FIELDS.items() if name in columns}
+    return Batch(columns["state"], columns["action"], columns["reward"], columns["next_state"], discount, **optional)
 
 
 def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:

@@ -3,10 +3,12 @@
 import functools
 import inspect
 import itertools
+import tomllib
 from abc import ABCMeta
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import MethodType
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast
 
 from pfrl_like.batch import Batch
 from pfrl_like.learning.overrides.experiences import experiences_of
@@ -47,93 +49,17 @@ class Hook(NamedTuple):
         )
 
 
-def _rows(outcome: Outcome, owners: str, replacement: str = "", **methods: str) -> list[Hook]:
-    """Return one row for each owner and method. `methods` contains PFRL's arguments, keyed by method name."""
-    rows = itertools.product(owners.split(), methods.items())
-    return [Hook(owner, name, arguments, outcome, replacement) for owner, (name, arguments) in rows]
-
-
-_called, _adapted, _refused = (functools.partial(_rows, outcome) for outcome in get_args(Outcome))
-
-_BATCH_AGENTS = "DQN DDPG TD3 SoftActorCritic PPO TRPO A2C"
-_ACT = "batch_act(batch_obs), or select_actions(obs, action_mask, active), which gets features,"
-_OBSERVE = "batch_observe(batch_obs, batch_reward, batch_done, batch_reset)"
-_OBSERVED = "batch_obs, batch_reward, batch_done, batch_reset"
-_ACT_ONE = "act(obs), or select_actions(obs, action_mask, active), which gets features,"
-_OBSERVE_ONE = "observe(obs, reward, done, reset)"
-_OBSERVED_ONE = "obs, reward, done, reset"
-_VALUES = "greedy_actions(obs, action_mask, active)"
-_ACTORS = "setup_actor_learner_training"
-_NEXT_ACTION = "next_action(q_function, batch), or loss(batch)"
-_TARGETS = "target(value, next_value, bootstrap, batch) for other targets, or loss(batch)"
-_ROLLOUT = "is_due() for another time, or update_from_rollout() for another update,"
-_PPO_LOSS = "loss(batch) for another loss, or learn(episodes)"
-_POLICY_STEP = "update_policy(batch), or learn(episodes)"
-_ACER = (
-    "t_start, t_stop, R, actions, rewards, values, action_values, action_distribs, action_distribs_mu, "
-    "avg_action_distribs"
-)
-_ACER_STEP = "action, advantage, action_distrib, action_distrib_mu, action_value, v, avg_action_distrib"
-
+_TABLES = tomllib.loads(Path(__file__).with_name("hooks.toml").read_text(encoding="utf-8"))
 #: Table of all methods.
-HOOKS: tuple[Hook, ...] = (
-    *_called("OffPolicyAgent", update="experiences, errors_out=None"),  # of DQN, DDPG, TD3 and SoftActorCritic
-    *_called("DQN", update_from_episodes="episodes, errors_out=None"),
-    *_called("DQN", _evaluate_model_and_update_recurrent_states="batch_obs"),
-    *_called("DDPG", compute_critic_loss="batch", compute_actor_loss="batch"),
-    *_called("TD3", update_q_func="batch", update_policy="batch", batch_select_onpolicy_action="batch_obs"),
-    *_called("SoftActorCritic", update_q_func="batch", update_policy_and_temperature="batch"),
-    *_called("SoftActorCritic", update_temperature="log_prob"),
-    *_called("SoftActorCritic", batch_select_greedy_action="batch_obs, deterministic=False"),
-    *_called("REINFORCE", accumulate_grad="", batch_update="", update_with_accumulated_grad=""),
-    *_called("A2C", update=""),
-    *_called("A3C", update="statevar"),
-    *_called("ACER", update_on_policy="statevar", init_history_data_for_online_update=""),
-    *_called("ACER", compute_loss=_ACER, update=_ACER, compute_one_step_pi_loss=_ACER_STEP),
-    *_adapted("DQN", _compute_target_values="exp_batch", _compute_loss="exp_batch, errors_out=None"),
-    *_adapted("IQN", _compute_y_and_taus="exp_batch", _compute_target_values="exp_batch"),
-    *_adapted("PPO", _lossfun="entropy, vs_pred, log_probs, vs_pred_old, log_probs_old, advs, vs_teacher"),
-    *_adapted("A2C", _compute_returns="next_value"),
-    *_refused(_BATCH_AGENTS, _ACT, _batch_act_train="batch_obs", _batch_act_eval="batch_obs"),
-    *_refused(_BATCH_AGENTS, _OBSERVE, _batch_observe_train=_OBSERVED, _batch_observe_eval=_OBSERVED),
-    *_refused("REINFORCE A3C ACER", _ACT_ONE, _act_train="obs", _act_eval="obs"),
-    *_refused("REINFORCE A3C ACER", _OBSERVE_ONE, _observe_train=_OBSERVED_ONE, _observe_eval=_OBSERVED_ONE),
-    *_refused("DQN", f"_compute_target_values(exp_batch), {_TARGETS}", _compute_y_and_t="exp_batch"),
-    *_refused("DQN", "batch_observe, and call update_from_replay()", _can_start_replay=""),
-    *_refused("DQN", _ACTORS, _setup_actor_learner_training="shared_objects", _poll_pipe="actor_idx, pipe, ..."),
-    *_refused("DQN", _ACTORS, _poller_loop="shared_objects, pipes, ..."),
-    *_refused("DQN", "update_from_replay()", _learner_loop="pipes, ..."),
-    *_refused("CategoricalDQN QRDQN FQF", _NEXT_ACTION, _compute_target_values="exp_batch"),
-    *_refused("AbstractDPP AL PAL", _TARGETS, _compute_target_values="exp_batch"),
-    *_refused("AbstractDPP", _TARGETS, _l_operator="qout"),
-    *_refused("DiscreteBCQ", _VALUES, _evaluate_model_and_update_recurrent_states="batch_obs"),
-    *_refused("DiscreteBCQ", "loss(batch)", _compute_target_values="exp_batch"),
-    *_refused("DiscreteBCQ", "loss(batch)", _compute_loss="exp_batch, errors_out=None"),
-    *_refused("DDPG", "select_actions(obs, action_mask, active)", _batch_select_greedy_actions="batch_obs"),
-    *_refused("DDPG", "learn(batch)", update_from_episodes="episodes, errors_out=None"),
-    *_refused("StateQFunctionActor", "act(obs)", _evaluate_model_and_update_recurrent_states="batch_obs"),
-    *_refused("StateQFunctionActor", _OBSERVE_ONE, _send_to_learner="transition, stop_episode=False"),
-    *_refused("PPO TRPO", "batch_act(batch_obs)", _initialize_batch_variables="num_envs"),
-    *_refused("PPO TRPO", _ROLLOUT, _update_if_dataset_is_ready=""),
-    *_refused("PPO TRPO", "learn(episodes)", _flush_last_episode=""),
-    *_refused("PPO TRPO", "normalized_anew(episodes, steps)", _update_obs_normalizer="dataset"),
-    *_refused("PPO", _PPO_LOSS, _update="dataset", _update_recurrent="dataset"),
-    *_refused("PPO", _PPO_LOSS, _update_once_recurrent="episodes, mean_advs, std_advs"),
-    *_refused("TRPO", "learn(episodes)", _update="dataset", _update_recurrent="dataset", _update_vf="dataset"),
-    *_refused("TRPO", "learn(episodes)", _update_vf_recurrent="dataset", _update_vf_once_recurrent="episodes"),
-    *_refused("TRPO", _POLICY_STEP, _update_policy="dataset", _update_policy_recurrent="dataset"),
-    *_refused("TRPO", _POLICY_STEP, _compute_gain="log_prob, log_prob_old, entropy, advs"),
-    *_refused("TRPO", _POLICY_STEP, _compute_kl_constrained_step="action_distrib, action_distrib_old, gain"),
-    *_refused("TRPO", _POLICY_STEP, _line_search="full_step, dataset, advs, action_distrib_old, gain"),
-    *_refused("A2C", "update()", _flush_storage="obs_shape, action"),
-    # BEAR extends SoftActorCritic. Its update has steps that PFRL's methods do not make.
-    *_refused("BEAR", "critics_step(batch, step)", update_q_func="batch"),
-    *_refused("BEAR", "policy_step(batch, step)", update_policy_and_temperature="batch", update_temperature="log_prob"),
+HOOKS = tuple(
+    Hook(owner, name, arguments, cast(Outcome, outcome), table.get("replacement", ""))
+    for outcome, tables in _TABLES.items()
+    for table in tables
+    for owner, (name, arguments) in itertools.product(table["owners"].split(), table["methods"].items())
 )
 
 #: Names of all methods in the table.
 NAMES = frozenset(hook.name for hook in HOOKS)
-
 
 _PACKAGE = __name__.partition(".")[0]
 

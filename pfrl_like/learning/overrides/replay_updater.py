@@ -3,8 +3,7 @@
 from typing import Any
 
 from pfrl_like.replay_buffer import ReplayUpdater
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.integers import integral
+from pfrl_like.utils.checks import check_counts, integral
 
 #: Names of the agent's attributes, keyed by PFRL's names of the updater's attributes.
 _ATTRIBUTES = {

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 import pytest
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage import atomic_write, sync_directory, synced_together
+from pfrl_like.storage import atomic_write
+from pfrl_like.storage.atomic import sync_directory, synced_together
 
 Synced = list[str]
 

@@ -79,14 +79,6 @@ def test_what_is_no_finite_number_is_no_reward(reward, error):
         checks.check_reward(reward)
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("reward", [1e39, np.float64(1e39)])
-def test_no_warning_of_numpy_comes_before_the_error_of_a_reward(reward):
-    checks.check_step(BOX, np.ones(2, np.float32), 3.4e38)
-    with pytest.raises(NonFiniteError, match="reward is 1e"):
-        checks.check_step(BOX, np.ones(2, np.float32), reward)
-
-
 NESTED = spaces.Dict(a=BOX, b=spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)]), c=spaces.MultiDiscrete([2, 5]))
 
 
@@ -126,26 +118,6 @@ def test_observation_of_the_space_passes(space, obs):
 def test_observation_that_is_not_of_the_space_is_refused(space, obs, message):
     with pytest.raises(ValueError, match=message):
         checks.check_observation(space, obs)
-
-
-@pytest.mark.parametrize("observations", [np.zeros((2, 3)), [np.zeros(2), np.zeros(3)], [{"a": 0}]])
-def test_a_space_that_does_not_describe_the_observations_is_dropped_with_one_warning(observations, monkeypatch):
-    monkeypatch.setattr(checks, "_WARNED", set())
-    assert checks.space_of_observations(BOX, np.zeros((2, 2))) is BOX
-    assert checks.space_of_observations(BOX, [np.zeros(2)] * 2) is BOX
-    with pytest.warns(UserWarning, match="obs .*: observation_space of the environment is wrong and is ignored"):
-        assert checks.space_of_observations(BOX, observations) is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert checks.space_of_observations(BOX, observations) is None
-    assert checks.space_of_observations(None, observations) is None
-
-
-@pytest.mark.filterwarnings("ignore:obs has shape")
-def test_a_step_returns_the_space_for_the_next_one():
-    assert checks.check_step(BOX, np.zeros(2, np.float32), 1.0) is BOX
-    assert checks.check_step(BOX, np.zeros(2), 1) is BOX
-    assert checks.check_step(BOX, np.zeros(3, np.float32), 1.0) is None
 
 
 @pytest.mark.parametrize(
@@ -286,3 +258,24 @@ def test_the_warning_names_the_line_of_the_user() -> None:
     with pytest.warns(FutureWarning, match="rows") as came:
         checks.warn_once("rows", "rows were dropped", FutureWarning)
     assert came[0].filename == __file__
+
+
+def test_integral_floats_are_integers_where_an_integer_is_annotated() -> None:
+    @checks.takes_integral_floats
+    def given(count: int, rate: float, /, *rest: Any, most: int | None = None, **others: Any) -> Any:
+        return count, rate, rest, most, others
+
+    got = given(1e3, 2.0, 3.0, most=np.float32(4), fifth=5.0)
+    assert got == (1000, 2, (3,), 4, {"fifth": 5})
+    assert [type(each) for each in (got[0], got[1], *got[2], got[3], got[4]["fifth"])] == [
+        int,
+        float,
+        float,
+        int,
+        float,
+    ]
+    unchanged = given(1.5, 0, most=None)
+    assert unchanged[0] == 1.5
+    assert unchanged[3] is None
+    assert np.isinf(given(np.inf, 0)[0])
+    assert given(True, 0)[0] is True

@@ -3,14 +3,14 @@
 import pytest
 
 from pfrl_like.agents import dqn
-from pfrl_like.legacy import statistics
+from pfrl_like.legacy import parts
 from pfrl_like.utils.old_names import old_names
 
 
 def test_an_old_name_is_the_function_in_legacy() -> None:
     from pfrl_like.agents.dqn import _mean_or_nan
 
-    assert _mean_or_nan is statistics._mean_or_nan
+    assert _mean_or_nan is parts._mean_or_nan
 
 
 @pytest.mark.parametrize("name", ["DQNN", "_mean", "__path__", "legacy"])

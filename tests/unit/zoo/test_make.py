@@ -372,7 +372,8 @@ def test_the_readme_shows_the_printed_script() -> None:
 
 def test_builders_use_every_name_of_the_table() -> None:
     folder = Path(names.__file__).parent
-    sources = [path.read_text() for path in folder.glob("*.py") if path.name != "names.py"]
+    paths = [*folder.glob("*.py"), folder / "agents.toml"]
+    sources = [path.read_text() for path in paths if path.name != "names.py"]
     words = {*re.findall(r"\w+", " ".join(sources))}
     datasets = {"datasets.get_cartpole", "datasets.get_pendulum"}  # composed from their names
     assert {path for path in names._TABLE if path.rpartition(".")[2] not in words} == datasets

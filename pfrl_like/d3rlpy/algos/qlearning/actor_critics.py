@@ -80,7 +80,7 @@ class ActorCritic(QLearningAlgoBase):
             critic_optim=critic_optim, **({"targ_policy": agent.target_policy} if self.has_target_policy else {}),
             **others, **self.parts_of(agent),
         )  # fmt: skip
-        return Implementation(agent, modules)
+        return Implementation(self, agent, modules)
 
     def other_networks(self, observation_shape: Shape, action_size: int) -> dict[str, Any]:
         """Return further networks, keyed by d3rlpy's names."""

@@ -1,6 +1,5 @@
 """The base class of algorithms that learn from transitions."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -10,17 +9,12 @@ import torch
 from pfrl_like.algos.fitting.saving import export_greedy
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.d3rlpy.algos.qlearning import offline, online
-from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation
 from pfrl_like.d3rlpy.base import LearnableBase
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
 from pfrl_like.d3rlpy.dataset import ReplayBuffer, TransitionMiniBatch
 from pfrl_like.d3rlpy.dataset.library import batch_of_minibatch, sample_batch
 from pfrl_like.d3rlpy.logging import FileAdapterFactory, LoggerAdapterFactory
-from pfrl_like.d3rlpy.optimizers import OptimizerFactory, OptimizerWrapper
-from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation, Shape
-from pfrl_like.errors import NotFittedError
-from pfrl_like.q_functions import QFunctionEnsemble
-from pfrl_like.utils.contexts import evaluating
+from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation
 
 _FILES = FileAdapterFactory()
 #: Function called as (algorithm, epoch, number of steps).
@@ -43,31 +37,9 @@ class QLearningAlgoBase(LearnableBase):
 
     #: Statistic of the agent for each metric.
     metrics: ClassVar[Mapping[str, str]] = {}
-    #: Argument of the agent for each field of the config that is passed unchanged.
-    arguments: ClassVar[Mapping[str, str]] = {}
     #: d3rlpy's names of the policy, its optimiser, and the optimiser of the Q-functions. Empty if there is none.
     policy_parts: ClassVar[tuple[str, str]] = ("", "")
     critic_optimizer: ClassVar[str] = ""
-
-    #: Prefix of the factory of an optimiser, if it is not that of its learning rate.
-    factories: ClassVar[Mapping[str, str]] = {}
-
-    @abstractmethod
-    def build(self, observation_shape: Shape, action_size: int) -> Implementation:
-        """Return the agent with its networks. The arguments are those of `create_impl`."""
-
-    def inner_create_impl(self, observation_shape: Shape, action_size: int) -> None:
-        self._impl = self.build(observation_shape, action_size)
-        self._impl.modules.use_scaler(self.observation_scaler)
-        for network in self._impl.modules.get_torch_modules().values():
-            network.train()  # d3rlpy's targets sample quantiles and have dropout in updates, too
-
-    def module_states(self) -> dict[str, Any]:
-        states: dict[str, Any] = self._built.modules.state_dicts()
-        return states
-
-    def load_module_states(self, states: dict[str, Any]) -> None:
-        self._built.modules.load_state_dicts(states)
 
     def save_policy(self, fname: str) -> None:
         """Export the greedy policy, with scalers, to a file that runs without this library.
@@ -98,7 +70,7 @@ class QLearningAlgoBase(LearnableBase):
             NotFittedError: If the networks are not built.
             ValueError: If `x` is one observation without a batch axis.
         """
-        return self._acted(x, self._greedy)
+        return self._acted(self._observations(x), self._greedy)
 
     def sample_action(self, x: Observation) -> NDArray:
         """Return actions sampled from the policy, in the shapes of `predict`. A deterministic policy acts greedily.
@@ -110,7 +82,7 @@ class QLearningAlgoBase(LearnableBase):
             NotFittedError: If the networks are not built.
             ValueError: If `x` is one observation without a batch axis.
         """
-        return self._acted(x, self._sample)
+        return self._acted(self._observations(x), self._sample)
 
     def predict_value(self, x: Observation, action: NDArray) -> NDArray:
         """Return the mean of the critics' values, [N].
@@ -185,13 +157,17 @@ class QLearningAlgoBase(LearnableBase):
         """
         return {name: float(statistics[ours].mean()) for name, ours in self.metrics.items() if ours in statistics}
 
+    def fit_scaler(self, scaler: Any, dataset: ReplayBuffer) -> None:
+        """Fit a scaler to the transitions of a dataset."""
+        scaler.fit_with_transition_picker(dataset.episodes, dataset.transition_picker)
+
     def learn_from(self, dataset: ReplayBuffer) -> Callable[[], dict[str, float]]:
         """Sample a minibatch, and return a function that makes an update from it.
 
         The minibatch is read from columns, unless a subclass defines `update`, or scaled rewards are to be summed.
         """
         slow = self.need_returns_to_go and self.reward_scaler is not None
-        if slow or type(self).update is not QLearningAlgoBase.update:
+        if slow or getattr(self.update, "__func__", None) is not QLearningAlgoBase.update:
             minibatch = dataset.sample_transition_batch(self.batch_size)
             return lambda: self.update(minibatch)
         returns = self.need_returns_to_go
@@ -356,20 +332,19 @@ class QLearningAlgoBase(LearnableBase):
             NotImplementedError: If one of the algorithms has no policy.
             ValueError: If the policies have different classes.
         """
-        self._copy(algo, self.policy_parts[0], algo.policy_parts[0], "policy")
+        _copy(self._built.policy, algo._built.policy)
 
     def copy_policy_optim_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the state of the policy's optimiser of another algorithm. The errors are those of `copy_policy_from`."""
-        self._copy(algo, self.policy_parts[1], algo.policy_parts[1], "policy")
+        _copy(self._built.policy_optim, algo._built.policy_optim)
 
     def copy_q_function_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the parameters of the Q-functions of another algorithm. The errors are those of `copy_policy_from`."""
-        own, other = ("q_funcs" if each.critic_optimizer else "" for each in (self, algo))
-        self._copy(algo, own, other, "Q-function")
+        _copy(self._built.q_function, algo._built.q_function)
 
     def copy_q_function_optim_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the state of the critics' optimiser of another algorithm. The errors are those of `copy_policy_from`."""
-        self._copy(algo, self.critic_optimizer, algo.critic_optimizer, "Q-function")
+        _copy(self._built.q_function_optim, algo._built.q_function_optim)
 
     def reset_optimizer_states(self) -> None:
         """Forget the states of all optimisers, for example Adam's moments."""
@@ -377,26 +352,6 @@ class QLearningAlgoBase(LearnableBase):
             wrapper.optim.state.clear()
 
     # Parts that subclasses use
-
-    def optimizer(self, prefix: str, *modules: torch.nn.Module) -> OptimizerWrapper:
-        """Return the optimiser of modules, whose parameters are numbered in their order.
-
-        Args:
-            prefix: Beginning of the names of the fields with the factory and the learning rate, for example "actor_".
-            modules: The modules.
-        """
-        members = [each.members if isinstance(each, QFunctionEnsemble) else each for each in modules]
-        named = [pair for module in members for pair in module.named_modules()]
-        factory: OptimizerFactory = getattr(self.config, f"{self.factories.get(prefix, prefix)}optim_factory")
-        return factory.create(named, getattr(self.config, f"{prefix}learning_rate"), self.compiled)
-
-    def options(self) -> dict[str, Any]:
-        """Return the agent's arguments: those of the table `arguments`, and those that all agents have."""
-        given = {argument: getattr(self.config, field) for field, argument in self.arguments.items()}
-        return given | {
-            "gamma": self.gamma, "minibatch_size": self.batch_size, "device": torch.device(self._device),
-            **({"compile": True} if self.compiled else {}),
-        }  # fmt: skip
 
     def _greedy(self, obs: Any) -> Any:
         """Return greedy actions as a tensor."""
@@ -414,15 +369,6 @@ class QLearningAlgoBase(LearnableBase):
         """
         return self._acted_tensor(obs, self._greedy)
 
-    def _acted_tensor(self, obs: Any, act: Callable[[Any], Any]) -> torch.Tensor:
-        with torch.no_grad(), self._evaluating():
-            actions: torch.Tensor = act(obs)
-        return actions if self.action_scaler is None else self.action_scaler.reverse_transform(actions)
-
-    def _acted(self, x: Observation, act: Callable[[Any], Any]) -> NDArray:
-        acted: NDArray = self._acted_tensor(self._observations(x), act).cpu().numpy()
-        return acted
-
     def _observations(self, x: Any) -> Any:
         """Return observations as tensors.
 
@@ -435,32 +381,17 @@ class QLearningAlgoBase(LearnableBase):
             raise ValueError(f"x has shape {tuple(obs.shape)}, expected a batch axis: pass x[None] for one observation")
         return obs
 
-    def _evaluating(self) -> Any:
-        return evaluating(torch.nn.ModuleList(self._built.modules.get_torch_modules().values()))
 
-    def _copy(self, algo: "QLearningAlgoBase", name: str, other: str, what: str) -> None:
-        for each, part in ((self, name), (algo, other)):
-            if not part:
-                raise NotImplementedError(f"{type(each).__name__} has no {what}")
-        target, source = getattr(self._built.modules, name), getattr(algo._built.modules, other)
-        if isinstance(target, OptimizerWrapper):  # learning rates stay those of the target
-            target, source = target.optim, source.optim
-            state = {"state": source.state_dict()["state"], "param_groups": target.state_dict()["param_groups"]}
-        else:
-            state = source.state_dict()
-        kinds = [type(part[0] if isinstance(part, torch.nn.ModuleList) else part).__name__ for part in (target, source)]
-        if kinds[0] != kinds[1]:
-            raise ValueError(f"algo has a {kinds[1]}, expected a {kinds[0]}")
-        target.load_state_dict(state)
+def _copy(target: Any, source: Any) -> None:
+    """Copy the parameters of a network, or the state of an optimiser, whose learning rates stay.
 
-    @property
-    def _built(self) -> Any:
-        """The implementation.
-
-        Raises:
-            NotFittedError: If the networks are not built.
-        """
-        if self._impl is None:
-            advice = "call fit, fit_online, build_with_dataset or build_with_env first"
-            raise NotFittedError(f"{type(self).__name__} has no networks: {advice}")
-        return self._impl
+    Raises:
+        ValueError: If the classes differ.
+    """
+    kinds = [type(part[0] if isinstance(part, torch.nn.ModuleList) else part).__name__ for part in (target, source)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"algo has a {kinds[1]}, expected a {kinds[0]}")
+    state = source.state_dict()
+    if isinstance(target, torch.optim.Optimizer):
+        state = {"state": state["state"], "param_groups": target.state_dict()["param_groups"]}
+    target.load_state_dict(state)

@@ -44,6 +44,7 @@ class BC(QLearningAlgoBase, config_class=BCConfig):
         options = self.options() | self._loss_options()
         del options["gamma"]
         return Implementation(
+            self,
             self.agent_class(imitator, optim.optim, ReplayBuffer(None), **options),
             Parts(optim=optim, imitator=imitator),
         )

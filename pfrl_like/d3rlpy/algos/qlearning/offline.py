@@ -87,7 +87,7 @@ def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str,
         text = f"n_steps is {n_steps}, less than n_steps_per_epoch, {per_epoch}: fit makes no update"
         warnings.warn(f"{text}; reduce n_steps_per_epoch", UserWarning, stacklevel=levels_to_the_caller())
     for scaler in scalers_to_fit(algo):
-        scaler.fit_with_transition_picker(dataset.episodes, dataset.transition_picker)
+        algo.fit_scaler(scaler, dataset)
     if algo.impl is None:
         algo.build_with_dataset(dataset)
     logger = open_log(algo, given, type(algo).__name__)

@@ -75,15 +75,66 @@ def _reshaped(state: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
 
 @dataclasses.dataclass
 class Implementation:
-    """Agent of an algorithm, with its networks and optimisers.
+    """Agent of an algorithm, with its networks and optimisers. Networks scale observations themselves.
 
     Args:
+        algo: The algorithm.
         agent: Agent that learns.
         modules: Networks and optimisers of the agent.
     """
 
+    algo: Any
     agent: Any
     modules: Parts
+
+    @property
+    def observation_shape(self) -> Any:
+        """Shape of an observation."""
+        return self.algo.observation_shape
+
+    @property
+    def action_size(self) -> Any:
+        """Number of discrete actions, or size of an action vector."""
+        return self.algo.action_size
+
+    @property
+    def device(self) -> str:
+        """Device of the networks."""
+        return str(self.algo._device)
+
+    @property
+    def policy(self) -> Any:
+        """Policy network. Raises `NotImplementedError` if there is none, like the other parts."""
+        return self.part(self.algo.policy_parts[0], "policy")
+
+    @property
+    def policy_optim(self) -> Any:
+        """Optimiser of the policy."""
+        return self.part(self.algo.policy_parts[1], "policy").optim
+
+    @property
+    def q_function(self) -> Any:
+        """Critics, a `torch.nn.ModuleList`."""
+        return self.part("q_funcs" if self.algo.critic_optimizer else "", "Q-function")
+
+    @property
+    def q_function_optim(self) -> Any:
+        """Optimiser of the critics."""
+        return self.part(self.algo.critic_optimizer, "Q-function").optim
+
+    def part(self, name: str, what: str) -> Any:
+        """Return a network or an optimiser.
+
+        Args:
+            name: d3rlpy's name of the part. If empty, there is no such part.
+            what: Words for the error.
+
+        Raises:
+            NotImplementedError: If there is no such part.
+        """
+        if not name:
+            raise NotImplementedError(f"{type(self.algo).__name__} has no {what}")
+        return getattr(self.modules, name)
 
 
 def build_critics(config: Any, prefix: str, observation_shape: Any, action_size: int, discrete: bool) -> Any:

@@ -34,7 +34,7 @@ class RandomPolicy(QLearningAlgoBase, config_class=RandomPolicyConfig):
         return ActionSpace.CONTINUOUS
 
     def build(self, observation_shape: Shape, action_size: int) -> Implementation:
-        return Implementation(None, Parts())
+        return Implementation(self, None, Parts())
 
     def predict(self, x: Observation) -> NDArray:
         return self.sample_action(x)

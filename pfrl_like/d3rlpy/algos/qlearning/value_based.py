@@ -48,7 +48,7 @@ class DQN(QLearningAlgoBase, config_class=DQNConfig):
         agent = self.agent_class(q_function, optim.optim, ReplayBuffer(None), explorer=Greedy(), **options)
         agent.delays_first_update = False
         modules = Parts(q_funcs=agent.model.members, targ_q_funcs=agent.target_model.members, optim=optim, **others)
-        return Implementation(agent, modules)
+        return Implementation(self, agent, modules)
 
     def other_networks(self, q_function: Any, observation_shape: Shape, action_size: int) -> dict[str, Any]:
         """Return further networks, which the optimiser trains as well, keyed by d3rlpy's names."""

@@ -1,5 +1,6 @@
 from typing import Any
 
+import gym
 import gymnasium
 import numpy as np
 import pytest
@@ -43,6 +44,16 @@ class Goals(Images):
 def test_channels_become_the_first_axis(shape: tuple, result: tuple) -> None:
     env = envs.ChannelFirst(Images(shape))
     assert env.observation_space.shape == env.reset()[0].shape == env.step(0)[0].shape == result
+
+
+def test_environments_of_gym_are_wrapped() -> None:
+    class OldImages(gym.Env):
+        observation_space, action_space = gym.spaces.Box(0, 255, (4, 5, 3), np.uint8), gym.spaces.Discrete(2)
+
+        def reset(self, **options: Any) -> Any:
+            return np.zeros((4, 5, 3), np.uint8), {}
+
+    assert envs.ChannelFirst(OldImages()).reset()[0].shape == (3, 4, 5)
 
 
 def test_frames_are_stacked_along_a_new_axis_after_zeros() -> None:

@@ -88,6 +88,12 @@ def test_scalers_are_fitted_to_all_steps_with_a_slicer() -> None:
     np.testing.assert_array_equal([observations.minimum, observations.maximum], [[0, 2], [8, 12]])
 
 
+def test_integer_observations_have_bounds() -> None:
+    scaler, images = MinMaxObservationScaler(), gymnasium.spaces.Box(0, 255, (1, 2, 2), np.uint8)
+    scaler.fit_with_env(SimpleNamespace(observation_space=images))
+    assert scaler.transform(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8)).tolist() == [[[[1, 1], [1, 1]]]]
+
+
 def test_bounds_come_from_an_environment_and_moments_do_not() -> None:
     box = gymnasium.spaces.Box(np.float32([-1, -2]), np.float32([3, 4]))
     env: Any = SimpleNamespace(action_space=box, observation_space=gymnasium.spaces.Box(-np.inf, np.inf, (2,)))
