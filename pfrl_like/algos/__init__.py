@@ -10,12 +10,11 @@ from pfrl_like.algos.cal_ql import COMBO, CalQL
 from pfrl_like.algos.crr import CRR
 from pfrl_like.algos.ddpg import DDPG, TD3
 from pfrl_like.algos.decision_transformer import DecisionTransformer, DiscreteDecisionTransformer
-from pfrl_like.algos.discrete_iql import DiscreteIQL
 from pfrl_like.algos.discrete_sac import DiscreteSAC
 from pfrl_like.algos.dqn import DQN, DiscreteCQL, DoubleDQN
 from pfrl_like.algos.edac import EDAC, SACN
 from pfrl_like.algos.fitting.base import Estimator
-from pfrl_like.algos.iql import IQL
+from pfrl_like.algos.iql import IQL, DiscreteIQL
 from pfrl_like.algos.off_policy_rl_algorithm import EpochDDPG, EpochDQN, OffPolicyRLAlgorithm
 from pfrl_like.algos.plas import PLAS, PLASWithPerturbation
 from pfrl_like.algos.ppo import PPO

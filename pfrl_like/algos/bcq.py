@@ -40,6 +40,8 @@ class ImitatingActorCritic(ActorCritic):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -126,6 +128,8 @@ class BCQ(ImitatingActorCritic):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -215,6 +219,8 @@ class BEAR(ImitatingActorCritic, SAC):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -291,6 +297,8 @@ class DiscreteBCQ(DoubleDQN):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.

@@ -1,7 +1,6 @@
 """Estimators of Decision Transformers."""
 
 import os
-from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -16,7 +15,6 @@ from pfrl_like.algos.fitting.minibatches import TrainingData
 from pfrl_like.algos.fitting.networks import adam
 from pfrl_like.algos.fitting.online import PolicyCollector
 from pfrl_like.algos.fitting.unsupported import NoValues
-from pfrl_like.batch import Batch
 from pfrl_like.dataset.selection import SelectedSequences
 from pfrl_like.distributions import mode_of
 from pfrl_like.errors import ExportError
@@ -33,6 +31,7 @@ _FIXED: dict[str, tuple[Any, str]] = {
     "n_augmentations": (1, "one augmented copy"),
     "reward_scaler": (None, "return_scale"),
     "dynamics": (None, "recorded episodes only"),
+    "compile": (False, "compile=False"),
 }
 
 
@@ -129,6 +128,8 @@ class DecisionTransformer(NoValues, Estimator):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding. Must be False.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -176,6 +177,7 @@ class DecisionTransformer(NoValues, Estimator):
     return_scale: float = 1.0
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        self._check_fixed()
         check_counts(context_size=self.context_size, num_heads=self.num_heads, num_layers=self.num_layers)
         check_numbers(0, 1, dropout=self.dropout)
         encoder = self._encoder(observation_shape)
@@ -200,10 +202,6 @@ class DecisionTransformer(NoValues, Estimator):
         for name, (value, instead) in _FIXED.items():
             if (given := getattr(self, name)) != value:
                 raise ValueError(f"{name} is {given!r:.80}, but {type(self).__name__} needs {value}: use {instead}")
-
-    def _augment(self) -> Callable[[Batch], Batch] | None:
-        self._check_fixed()
-        return super()._augment()
 
     def _training_data(self, episodes: Any) -> TrainingData:
         self._check_fixed()
@@ -274,6 +272,8 @@ class DiscreteDecisionTransformer(DecisionTransformer):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding. Must be False.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.

@@ -31,6 +31,8 @@ class SACN(SAC):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -60,7 +62,7 @@ class SACN(SAC):
     update_actor_interval = 1
 
     def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        return {"eta": 0.0}
+        return {"eta": getattr(self, "eta", 0.0)}
 
 
 class EDAC(SACN):
@@ -90,6 +92,8 @@ class EDAC(SACN):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -112,6 +116,3 @@ class EDAC(SACN):
     """
 
     eta: float = 1.0
-
-    def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        return {"eta": self.eta}

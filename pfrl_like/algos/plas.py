@@ -43,6 +43,8 @@ class PLAS(ActorCritic):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -146,6 +148,8 @@ class PLASWithPerturbation(PLAS):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.

@@ -56,6 +56,7 @@ class RandomSelection(NoFit, NoValues):
 
     ignores_unknown = False
     later_names: ClassVar[Any] = {**Estimator.later_names, "gamma": "random actions have no values to discount"}
+    batch_size = 256
 
     def sample_action(self: Any, x: Any, *, action_mask: Any = None) -> Any:
         """Return random actions. Arguments and errors are the same as in `predict`."""
@@ -94,6 +95,8 @@ class RandomPolicy(RandomSelection, Estimator):
         use_batch_norm: True to apply batch normalisation after each layer of the networks. It has no effect.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding. Must be False.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -117,7 +120,6 @@ class RandomPolicy(RandomSelection, Estimator):
         impl: Agent to use. If None, the estimator builds an agent.
     """
 
-    batch_size = 256
     distribution: str = "uniform"
     normal_std: float = 1.0
 
@@ -152,6 +154,8 @@ class DiscreteRandomPolicy(RandomSelection, Estimator):
         use_batch_norm: True to apply batch normalisation after each layer of the networks. It has no effect.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding. Must be False.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -176,7 +180,6 @@ class DiscreteRandomPolicy(RandomSelection, Estimator):
     """
 
     discrete_action = True
-    batch_size = 256
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         return RandomActions(action_size, "uniform", 0.0)

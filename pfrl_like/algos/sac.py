@@ -36,6 +36,8 @@ class SAC(ActorCritic):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -117,6 +119,8 @@ class CQL(SAC):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.
@@ -199,6 +203,8 @@ class AWAC(ActorCritic):
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the agent, and the greedy actions of Q-learning. The second call
+            compiles, which takes about 30 s. Results differ by rounding.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
             another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
             that are not fitted yet.

@@ -99,6 +99,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
         use_gpu: Device to use in place of `device`: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
+        compile: True to compile the update of the critics. The second update compiles, which takes about 30 s.
         scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy receives unscaled
             observations.
         action_scaler: Scaler of the critics' continuous actions: a name, a `Scaler`, or None.
@@ -165,6 +166,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         n_frames: int | None = None,
         use_batch_norm: bool | None = None,
         use_gpu: Any = None,
+        compile: bool | None = None,
         scaler: Any = None,
         action_scaler: Any = None,
         reward_scaler: Any = None,

@@ -33,6 +33,7 @@ class FQEConfig:
             differ more where data are scarce.
         share_encoder: True if all Q-functions share one encoder.
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        compile: True to compile the update of the critics. The second update compiles, which takes about 30 s.
         eps: Epsilon of Adam.
         augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
             list disables augmentation.
@@ -55,6 +56,7 @@ class FQEConfig:
     bootstrap: bool = False
     share_encoder: bool = False
     use_batch_norm: bool = False
+    compile: bool = False
     eps: float = 1e-8
     augmentation: Any = dataclasses.field(default_factory=list)
     n_augmentations: int = 1

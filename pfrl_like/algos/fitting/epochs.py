@@ -5,8 +5,9 @@ import inspect
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Self
 
 from torch import Tensor
@@ -15,8 +16,13 @@ from pfrl_like.algos.fitting.hyperparameters import d3rlpy_names
 from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.callbacks import Progress
+from pfrl_like.experiments.checkpoints import Checkpoints
+from pfrl_like.experiments.resume import newest_checkpoint
+from pfrl_like.experiments.run_state import RunState
 from pfrl_like.loggers import CSVLogger, LoggerAdapter, MetricsLogger, TensorBoardLogger
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
+from pfrl_like.runs.run_directory import move_earlier_files
+from pfrl_like.runs.run_files import FailedWrites
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
@@ -165,6 +171,14 @@ class OnlineUpdates:
         self.interval, self.n, self.start, self.n_updates = interval, n, start, 0
         self._n_steps = 0  # total steps of the training; 0 if no update of this epoch was skipped
 
+    def saved_state(self) -> dict[str, Any]:
+        """Return the number of updates."""
+        return {"n_updates": self.n_updates}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `saved_state`."""
+        self.n_updates = state["n_updates"]
+
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch; warn if the last epoch had no update because the buffer contained too few transitions."""
         if self._n_steps and self.n and not len(self.source):
@@ -208,9 +222,16 @@ class RunLog:
     Args:
         training: `Training` with the estimator, the name of the run and the logging options.
         n_steps_per_epoch: Number of steps per epoch.
+        env: Environment of the training, whose random streams checkpoints contain. None without an environment.
+        source: Object whose state checkpoints contain, for example a `SerialSource`.
+
+    Attributes:
+        checkpoint: Function that saves a checkpoint, given the clock, if the run saves checkpoints.
     """
 
-    def __init__(self, training: Any, n_steps_per_epoch: int) -> None:
+    def __init__(self, training: Any, n_steps_per_epoch: int, env: Any = None, source: Any = None) -> None:
+        self.training, self.env, self.source = training, env, source
+        self.checkpoint: Callback = lambda clock: None
         name, writes = training.experiment_name, training.save_metrics and training.writes_output
         self.verbose = training.verbose and training.writes_output
         self.directory: str | None = None
@@ -221,7 +242,10 @@ class RunLog:
             self._adapter = training.logger_adapter.create(training.algo, name, n_steps_per_epoch)
         elif writes:
             self.directory = _make_folder(os.path.join(training.logdir, name), training.with_timestamp)
-            self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv")))
+            if training.resume:
+                self._found = newest_checkpoint(training.algo.impl, source, self.directory, _LOGGER)
+                move_earlier_files(self.directory, self._found.t if self._found else 0, _LOGGER)
+            self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv"), append=training.resume))
         if training.tensorboard and self.directory is not None:
             try:
                 path = os.path.join(training.tensorboard_dir or "", RUNS, os.path.basename(self.directory))
@@ -238,6 +262,22 @@ class RunLog:
             logger.close()
         if self._adapter is not None:
             self._adapter.close()
+
+    def resume(self, parts: Sequence[Any], clock: Clock) -> None:
+        """If the run saves checkpoints, restore the newest one.
+
+        Args:
+            parts: Objects whose state checkpoints contain, see `RunState`.
+            clock: Clock of the run. Its step is set to the step of the checkpoint.
+        """
+        agent, folder = self.training.algo.impl, self.directory
+        if self.training.resume and folder is not None:
+            state = RunState(agent, self.env, self.source, [*parts, *self._loggers])
+            if self._found is not None:
+                self._found.restore(state, clock, _LOGGER)
+            writes, found = FailedWrites(_LOGGER, stops=True), self._found
+            checkpoints = Checkpoints(agent, state, None, folder, writes, at_end=True, keep=2, resumed_from=found)
+            self.checkpoint = partial(checkpoints.save, suffix="_checkpoint")
 
     def params(self, params: Mapping[str, Any]) -> None:
         """Print the hyperparameters, without secrets, and write them to `params.json`."""

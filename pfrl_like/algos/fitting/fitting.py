@@ -19,7 +19,7 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.loggers import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, run
-from pfrl_like.utils.checks import check_counts, check_function, names_unknown_keywords
+from pfrl_like.utils.checks import check_counts, check_flags, check_function, names_unknown_keywords
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -86,6 +86,7 @@ class Fitting:
         logger_adapter: LoggerAdapterFactory | None = None,
         enable_ddp: bool = False,
         tensorboard_dir: str | None = None,
+        resume: bool = False,
     ) -> Self:
         """Train on episodes. If the agent is already built, its training continues.
 
@@ -119,12 +120,16 @@ class Fitting:
                 episodes; see `data_parallel`. Each minibatch has `batch_size` transitions for each process, and a pass
                 has fewer updates. Only the first process prints and writes files.
             tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
+            resume: True to save a checkpoint after each epoch, and to continue a run that was stopped from its newest
+                checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder.
 
         Returns:
             The estimator itself.
 
         Raises:
-            ValueError: If there is no transition, the data are invalid, or a number is out of range.
+            ValueError: If there is no transition, the data are invalid, a number is out of range, or `resume` is True
+                and another argument does not allow it.
+            CheckpointError: If no checkpoint of the run can be loaded.
             TypeError: If `episodes` or `eval_episodes` have another kind of actions (discrete, continuous) than the
                 algorithm. If a callback or scorer is not a function, or `logdir` is not a path.
             RuntimeError: If `enable_ddp` is True and there is no process group.
@@ -229,6 +234,7 @@ class Training:
         first: Number of the first epoch: 0, or 1 if epochs are counted from 1.
 
     Attributes:
+        epoch: Number of the current epoch.
         interval: Number of steps between logged losses. None if losses are logged at the end of every epoch.
         writes_output: True if this process prints and writes files. In data-parallel training only process 0 does.
 
@@ -255,9 +261,14 @@ class Training:
     verbose: bool = True
     tensorboard: bool = True
     tensorboard_dir: str | None = None
+    resume: bool = False
     first: int = 0
 
     def __post_init__(self) -> None:
+        self.epoch, self._params = self.first, self.algo.get_params(deep=False)
+        check_flags(resume=self.resume)
+        if self.resume and (self.with_timestamp or not self.save_metrics or self.logger_adapter or self.enable_ddp):
+            raise ValueError("resume needs with_timestamp=False, save_metrics=True, no logger_adapter, no enable_ddp")
         check_counts(n_steps_per_epoch=self.n_steps_per_epoch, save_interval=self.save_interval)
         check_counts(logging_steps=self.logging_steps)
         check_counts(optional=True, n_steps=self.n_steps)
@@ -267,6 +278,18 @@ class Training:
         self.writes_output = not self.enable_ddp or is_main_process()
         if self.save_metrics and self.logger_adapter is None:
             check_folder(self.logdir, self.experiment_name, self.with_timestamp)
+
+    def saved_state(self) -> dict[str, Any]:
+        """Return the number of the epoch, the scores of earlier epochs, and hyperparameters that callbacks changed."""
+        plain, now = bool | int | float | str | None, self.algo.get_params(deep=False).items()
+        changed = {name: new for name, new in now if isinstance(new, plain) and new != self._params[name]}
+        return {"epoch": self.epoch, "scores": self.algo.eval_results_, "params": changed}
+
+    def restore_state(self, state: Mapping[str, Any]) -> tuple[str, ...]:
+        """Restore the result of `saved_state`."""
+        self.epoch, self.algo.eval_results_ = state["epoch"], state["scores"]
+        self.algo.set_params(**state["params"])
+        return ()
 
     def callbacks_for(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
         """Convert the user's callback to a list with one callback of the training loop; empty if `callback` is None."""
@@ -284,13 +307,15 @@ class Training:
         Yields:
             The number of the epoch and its metrics.
         """
-        algo, epoch, step = self.algo, self.first, 0
+        algo, start = self.algo, Clock(None)
         algo.eval_results_ = {name: list[float]() for name in scorers}
         data.n_processes = n_processes() if self.enable_ddp else 1
         per_epoch = len(data) if self.n_steps is None else self.n_steps_per_epoch
         learners: Any = data_parallel(algo.impl, same_data=True) if self.enable_ddp else contextlib.nullcontext()
-        with learners, RunLog(self, per_epoch) as log:
+        with learners, RunLog(self, per_epoch, source=self) as log:
             log.params(algo._json_params() | logged_convention(data.source))
+            log.resume([self], start)
+            epoch, step = self.epoch, start.t
             while epoch < n_epochs if self.n_steps is None else step < self.n_steps:
                 data.begin_epoch(algo)
                 length = len(data) if self.n_steps is None else min(per_epoch, self.n_steps - step)
@@ -312,8 +337,9 @@ class Training:
                 log.metrics(epoch, step, metrics if self.interval is None else dict.fromkeys(algo.loss_names) | scores)
                 for call in self.callbacks_for(self.epoch_callback, epoch):
                     call(clock)
-                yield epoch, metrics
-                epoch += 1
+                self.epoch = epoch = epoch + 1
+                log.checkpoint(clock)
+                yield epoch - 1, metrics
 
 
 def log_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:

@@ -172,7 +172,9 @@ COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "laten
 #: Hyperparameters that are the number of rows of a minibatch.
 ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Hyperparameters that are True or False.
-FLAGS = frozenset({"bootstrap", "clip_delta", "discrete_action", "share_encoder", "soft_q_backup", "use_batch_norm"})
+FLAGS = frozenset({
+    "bootstrap", "clip_delta", "compile", "discrete_action", "share_encoder", "soft_q_backup", "use_batch_norm",
+})  # fmt: skip
 #: Names, and endings of names, of hyperparameters that are finite numbers of at least 0.
 AT_LEAST_0 = frozenset({
     "actor_beta", "alpha", "conservative_weight", "critic_beta", "eps", "eta", "momentum", "regularizing_rate",
@@ -243,7 +245,7 @@ LATER_NAMES = d3rlpy_names("hyperparameters")
 #: Values of hyperparameters in `LATER_NAMES` that raise no error, because this library behaves like this anyway. None
 #: also raises no error.
 _FIXED_VALUES: Mapping[str, Any] = {
-    **dict.fromkeys(["compile", "compile_graph", "enable_ddp", "max_q_backup"], False),
+    **dict.fromkeys(["compile_graph", "enable_ddp", "max_q_backup"], False),
     **dict.fromkeys([name for name in LATER_NAMES if name.endswith("encoder_factory")], "default"),
     "n_steps": 1, "policy_type": "deterministic", "q_func_factory": "mean", "target_reduction_type": "min",
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Training of estimators in an environment: collection of steps, updates and epochs."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -128,6 +128,16 @@ class Collector:
         self.buffer.append_batch([last_obs], [self._action], [reward], [obs], [done], [reset], **masks)
         if done or reset:
             self._begin()
+
+    def saved_state(self) -> dict[str, Any]:
+        """Return the number of steps and the last observation of the running episode."""
+        return {"steps": self.steps, "obs": self._obs, "stack": self._stack}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `saved_state`."""
+        self.steps, self._obs, self._stack = state["steps"], state["obs"], state["stack"]
+        for frame in () if self._obs is None else np.array_split(self._stack, self.algo.n_frames):
+            self._frames.push(frame)
 
     def stop_episode(self) -> None:
         """Truncate the running episode; the next step begins a new episode."""
@@ -261,6 +271,7 @@ class OnlineFitting:
         callback: Callable[[Any, int, int], Any] | None = None,
         tensorboard_dir: str | None = None,
         timelimit_aware: bool = True,
+        resume: bool = False,
     ) -> Self:
         """Train in an environment. If the agent is already built, its training continues.
 
@@ -295,13 +306,17 @@ class OnlineFitting:
             callback: Function called as (estimator, epoch, steps so far) at the end of every epoch.
             tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
             timelimit_aware: Must be True: a step at which a time limit ends the episode is truncated, not terminal.
+            resume: True to save a checkpoint after each epoch, and to continue a run that was stopped from its newest
+                checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder.
 
         Returns:
             The estimator itself.
 
         Raises:
             ValueError: If a number is out of range, observations of the environment are not arrays, the capacity of the
-                buffer is smaller than a minibatch, or `eval_env` is `env`.
+                buffer is smaller than a minibatch, `eval_env` is `env`, or `resume` is True and another argument does
+                not allow it.
+            CheckpointError: If no checkpoint of the run can be loaded.
             TypeError: If the environment has the wrong kind of actions, or an argument is not an environment, buffer,
                 explorer, function or path. If the environment masks actions and the explorer has no keyword
                 `action_mask`.
@@ -322,8 +337,9 @@ class OnlineFitting:
         collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
         schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
         updates = OnlineUpdates(algo, data, *schedule, update_start_step)
+        source, parts = SerialSource(collector, env), [collector, updates, explorer]
         with collector:
-            train_online(training, SerialSource(collector, env), updates, eval_env, eval_epsilon, eval_interval)
+            train_online(training, source, updates, eval_env, eval_epsilon, eval_interval, parts)
         return self
 
     @accept_env_ids("env")
@@ -394,8 +410,9 @@ def collect_steps(
 
 
 def train_online(
-    training: Training, source: Any, updates: OnlineUpdates, eval_env: Any, eval_epsilon: float, eval_interval: int = 1
-) -> None:
+    training: Training, source: SerialSource, updates: OnlineUpdates, eval_env: Any, eval_epsilon: float,
+    eval_interval: int = 1, parts: Sequence[Any] = (),
+) -> None:  # fmt: skip
     """Train an estimator in an environment.
 
     Args:
@@ -405,14 +422,19 @@ def train_online(
         eval_env: Environment for evaluations. It must not be the training environment. None disables evaluation.
         eval_epsilon: Probability of a random action during evaluation.
         eval_interval: Number of epochs between evaluations.
+        parts: Objects whose state checkpoints contain, in addition to the agent and the source.
     """
     evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
     training.algo.eval_results_ = {} if evaluate is None else {"evaluation": []}
-    clock = Clock(training.n_steps)
-    with RunLog(training, training.n_steps_per_epoch) as log, progress_callbacks(clock, training.show_progress) as bar:
+    clock, env = Clock(training.n_steps), source.env
+    if training.resume:
+        source.record()
+    with RunLog(training, training.n_steps_per_epoch, env, source) as log:
         log.params(training.algo._json_params())
+        log.resume([training, *parts, eval_env], clock)
         epochs = OnlineEpochs(training, log, updates, evaluate, eval_interval)
-        run(source, clock, [updates, *bar, epochs])
+        with progress_callbacks(clock, training.show_progress) as bar:
+            run(source, clock, [updates, *bar, epochs])
 
 
 @dataclasses.dataclass
@@ -427,9 +449,6 @@ class OnlineEpochs:
         updates: Callback of the training loop that makes the updates.
         evaluate: Function called as `evaluate(estimator)`. It returns a score. None disables evaluation.
         eval_interval: Number of epochs between evaluations.
-
-    Attributes:
-        epoch: Number of the epoch.
     """
 
     training: Training
@@ -439,32 +458,35 @@ class OnlineEpochs:
     eval_interval: int
 
     def __post_init__(self) -> None:
-        self._begin(self.training.first)
+        self._begin(self.training.epoch)
 
     def _begin(self, epoch: int) -> None:
-        self.epoch, self._logged = epoch, 0  # `_logged`: number of updates of the epoch whose losses are logged
+        self.training.epoch = epoch
+        self._logged = 0  # number of updates of the epoch whose losses are logged
         self.updates.begin_epoch(epoch)
 
     def __call__(self, clock: Clock) -> None:
         """Log losses every `interval` steps, and end the epoch after the last step of the epoch."""
         training, algo, returns = self.training, self.training.algo, self.updates.returns
+        epoch = training.epoch
         if training.interval is not None and clock.t % training.interval == 0:
-            self.log.metrics(self.epoch, clock.t, self._losses())
+            self.log.metrics(epoch, clock.t, self._losses())
         if clock.t % training.n_steps_per_epoch and not clock.done:
             return
-        n_done = self.epoch - training.first  # number of earlier epochs
+        n_done = epoch - training.first  # number of earlier epochs
         if (n_done + 1) % training.save_interval == 0:
-            self.log.save(algo, self.epoch, clock.t)
+            self.log.save(algo, epoch, clock.t)
         losses = self._losses() if training.interval is None else dict.fromkeys(algo.loss_names)
         metrics = {**losses, **state_metrics(algo), "rollout_return": float(np.mean(returns)) if returns else None}
         metrics |= dict.fromkeys(algo.eval_results_)
         if self.evaluate is not None and not n_done % self.eval_interval:
             metrics["evaluation"] = score = self.evaluate(algo)
             algo.eval_results_["evaluation"].append(score)
-        self.log.metrics(self.epoch, clock.t, metrics)
-        for call in training.callbacks_for(training.callback, self.epoch):
+        self.log.metrics(epoch, clock.t, metrics)
+        for call in training.callbacks_for(training.callback, epoch):
             call(clock)
-        self._begin(self.epoch + 1)
+        self._begin(epoch + 1)
+        self.log.checkpoint(clock)
 
     def _losses(self) -> Mapping[str, float | None]:
         """Return mean losses over the updates that are not logged yet, or None for each loss if all are logged."""

@@ -17,7 +17,7 @@ from pfrl_like.utils import set_random_seed
 KEPT = {
     "encoder_params", "initial_alpha", "initial_temperature", "latent_size", "n_critics", "n_ensembles", "n_frames",
     "q_func_type", "scaler", "action_scaler", "reward_scaler", "share_encoder", "use_batch_norm", "use_gpu",
-    "discrete_action",
+    "discrete_action", "compile",
 }  # fmt: skip
 #: The same of some estimators alone: a policy without regularisation has no layer for it, one critic no ensemble.
 KEPT_BY = {
@@ -33,7 +33,7 @@ OTHER: dict[str, Any] = {
     "share_encoder": True, "clip_delta": True, "discrete_action": True, "dynamics": MOPO(), "action_scaler": "min_max",
     "reward_scaler": "standard", "n_epochs": 3, "soft_q_backup": False, "mmd_kernel": "laplacian",
     "advantage_type": "max", "distribution": "normal",
-    "weight_type": "binary", "target_update_type": "soft", "alpha_threshold": 3.0,
+    "compile": True, "weight_type": "binary", "target_update_type": "soft", "alpha_threshold": 3.0,
 }  # fmt: skip
 #: Estimators of the default run: indices of actions, numbers, imitation, a model of the environment.
 EXEMPLARS = {"DQN", "SAC", "BC", "MOPO", "PPO", "RandomPolicy"}

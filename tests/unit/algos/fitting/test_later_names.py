@@ -65,7 +65,7 @@ def test_what_is_refused_is_refused_of_all_estimators(name: str) -> None:
         ("actor_encoder_factory", object(), "encoder_params sizes all networks"),
         ("critic_optim_factory", object(), "learning rates and eps"),
         ("n_steps", 3, r"ReplayBuffer\(capacity, num_steps=n\)"),
-        ("compile_graph", True, "agents of pfrl_like.agents have compile"),
+        ("compile_graph", True, "use compile"),
         ("real_ratio", 0.5, r"dynamics=MOPO\("),
         ("device", "cuda:0", "use_gpu"),
         ("expectile", 0.9, "the estimator IQL"),
