@@ -1,8 +1,10 @@
 """The agent of an algorithm, and its networks and optimisers under d3rlpy 2's names."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.d3rlpy.models.q_functions import MeanQFunctionFactory, critics
@@ -43,6 +45,11 @@ class Parts(Modules):
             else:
                 part.load_state_dict(_reshaped(states[name], ()) if name in _OF_LOGARITHMS else states[name])
 
+    def get_gradients(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Yield `<network>.<parameter>` and the gradient of each parameter that has one, with d3rlpy's names."""
+        for name, gradient in super().get_gradients():
+            yield f"{name.split('.')[0]}._parameter" if name.startswith("log_") else name, gradient
+
     def use_scaler(self, scaler: Any) -> None:
         """Let the networks scale observations with `scaler`, or not at all if it is None."""
         for network in self.get_torch_modules().values():
@@ -80,10 +87,18 @@ class Implementation:
     Args:
         agent: Agent that learns.
         modules: Networks and optimisers of the agent.
+
+    Attributes:
+        observation_shape: Shape of an observation.
+        action_size: Number of discrete actions, or size of an action vector.
+        device: Name of the device.
     """
 
     agent: Any
     modules: Parts
+    observation_shape: Any = dataclasses.field(init=False)
+    action_size: int = dataclasses.field(init=False)
+    device: str = dataclasses.field(init=False)
 
 
 def build_critics(config: Any, prefix: str, observation_shape: Any, action_size: int, discrete: bool) -> Any:
