@@ -113,13 +113,13 @@ class MultiStepTransitionPicker(StepPicker):
 
 
 class SparseRewardTransitionPicker(StepPicker):
-    """Picker of single steps that gives all steps of failed episodes the same return.
+    """Picker of single steps that gives all failed steps the same return.
 
-    An episode failed if all its rewards are `step_reward`. Its `rewards_to_go` is [[failure_return]] in every row, so
-    that it does not depend on the time limit.
+    A step failed if its reward and all later rewards of the episode are `step_reward`. Its `rewards_to_go` is
+    [[failure_return]], so that it does not depend on the time limit.
 
     Args:
-        failure_return: Return of failed episodes.
+        failure_return: Return of failed steps.
         step_reward: Reward of steps that do not reach the goal.
 
     Raises:

@@ -59,7 +59,7 @@ class QLearningAlgoBase(LearnableBase):
     def inner_create_impl(self, observation_shape: Shape, action_size: int) -> None:
         self._impl = self.build(observation_shape, action_size)
         self._impl.observation_shape, self._impl.action_size = observation_shape, action_size
-        self._impl.device = self._device
+        self._impl.device, self._impl.algo = self._device, self
         self._impl.modules.use_scaler(self.observation_scaler)
         for network in self._impl.modules.get_torch_modules().values():
             network.train()  # d3rlpy's targets sample quantiles and have dropout in updates, too

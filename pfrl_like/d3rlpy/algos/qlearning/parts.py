@@ -84,6 +84,9 @@ def _reshaped(state: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
 class Implementation:
     """Agent of an algorithm, with its networks and optimisers.
 
+    As in d3rlpy, methods take scaled observations, and return actions that are not scaled back. Networks that are
+    called directly scale observations, and return the distributions and action values of this library.
+
     Args:
         agent: Agent that learns.
         modules: Networks and optimisers of the agent.
@@ -92,6 +95,7 @@ class Implementation:
         observation_shape: Shape of an observation.
         action_size: Number of discrete actions, or size of an action vector.
         device: Name of the device.
+        algo: The algorithm.
     """
 
     agent: Any
@@ -99,6 +103,46 @@ class Implementation:
     observation_shape: Any = dataclasses.field(init=False)
     action_size: int = dataclasses.field(init=False)
     device: str = dataclasses.field(init=False)
+    algo: Any = dataclasses.field(init=False, repr=False)
+
+    @property
+    def q_function(self) -> Any:
+        """Q-functions of the critics, a ModuleList."""
+        return self._part("q_funcs" if self.algo.critic_optimizer else "", "Q-functions")
+
+    @property
+    def q_function_optim(self) -> Any:
+        """PyTorch's optimiser of the Q-functions."""
+        return self._part(self.algo.critic_optimizer, "Q-functions").optim
+
+    @property
+    def policy(self) -> Any:
+        """Network of the policy."""
+        return self._part(self.algo.policy_parts[0], "policy")
+
+    @property
+    def policy_optim(self) -> Any:
+        """PyTorch's optimiser of the policy."""
+        return self._part(self.algo.policy_parts[1], "policy").optim
+
+    def predict_best_action(self, x: Any) -> Tensor:
+        """Return greedy actions, [N] or [N, A], in evaluation mode, from scaled observations as tensors."""
+        with self.algo._evaluating():
+            return self.inner_predict_best_action(x)
+
+    def inner_predict_best_action(self, x: Any) -> Tensor:
+        """Return greedy actions like `predict_best_action`, in the current mode of the networks."""
+        self.modules.use_scaler(None)
+        try:
+            actions: Tensor = self.algo._greedy(x)
+        finally:
+            self.modules.use_scaler(self.algo.observation_scaler)
+        return actions
+
+    def _part(self, name: str, what: str) -> Any:
+        if not name:
+            raise NotImplementedError(f"{type(self.algo).__name__} has no {what}")
+        return getattr(self.modules, name)
 
 
 def build_critics(config: Any, prefix: str, observation_shape: Any, action_size: int, discrete: bool) -> Any:

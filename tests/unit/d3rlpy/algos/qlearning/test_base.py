@@ -53,6 +53,20 @@ def trained(config: Any, n_steps: int = 4, **options: Any) -> Any:
 OBS = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
 
 
+def test_the_implementation_takes_scaled_observations_and_has_the_parts() -> None:
+    scalers = d3rlpy.preprocessing.StandardObservationScaler(), d3rlpy.preprocessing.MinMaxActionScaler()
+    sac: Any = trained(d3rlpy.algos.SACConfig, observation_scaler=scalers[0], action_scaler=scalers[1])
+    scaled = scalers[0].transform(torch.as_tensor(OBS))
+    for act in (sac.impl.predict_best_action, sac.impl.inner_predict_best_action):
+        actions = scalers[1].reverse_transform(act(scaled).detach())
+        np.testing.assert_allclose(actions.numpy(), sac.predict(OBS), atol=1e-6)
+    modules = sac.impl.modules
+    assert sac.impl.policy is modules.policy and sac.impl.policy_optim is modules.actor_optim.optim
+    assert sac.impl.q_function is modules.q_funcs and sac.impl.q_function_optim is modules.critic_optim.optim
+    with pytest.raises(NotImplementedError, match="DQN has no policy"):
+        _ = trained(d3rlpy.algos.DQNConfig).impl.policy
+
+
 @pytest.mark.parametrize("config", CONFIGS)
 def test_an_algorithm_learns_acts_and_comes_again_from_its_file(config: Any, tmp_path: Path) -> None:
     algo, path = trained(config, observation_scaler=d3rlpy.preprocessing.StandardObservationScaler()), tmp_path / "a.d3"
