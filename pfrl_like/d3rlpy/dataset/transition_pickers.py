@@ -134,7 +134,8 @@ class SparseRewardTransitionPicker(StepPicker):
     def rewards_to_go(self, episode: EpisodeBase, index: int) -> NDArray[Any]:
         """Return the rewards from a row to the end of the episode, [L, 1], or [[failure_return]]."""
         rewards = super().rewards_to_go(episode, index)
-        return np.float32([[self._failure_return]]) if np.all(rewards == self._step_reward) else rewards
+        failed = np.all(rewards == self._step_reward)
+        return np.array([[self._failure_return]], np.float32) if failed else rewards
 
 
 #: Pickers whose transitions are read from columns. Subclasses are not among them, because they may change `__call__`.
