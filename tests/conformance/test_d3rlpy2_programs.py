@@ -1,9 +1,9 @@
-"""Programs as users of d3rlpy 2 write them do here what they do with d3rlpy 2.8.1, after a change of their imports only.
+"""Programs as users of d3rlpy 2 write them do here what they do with d3rlpy 2.8.1, after a change of their imports.
 
-Equal are: names, dtypes and shapes of arrays (of some, their values), names of metrics, paths of files (without times),
-and in files the objects of JSON, the header, epochs and steps of CSV. Dtypes, shapes, steps and numbers are those of the
-same seed. Returns of trained policies are compared over three seeds: the mean of ours lies between the least and the
-largest of d3rlpy's, or beyond by at most the difference of these two. `tests/peers/d3rlpy2_records.py` wrote the records.
+Equal for the same seed are: names, dtypes and shapes of arrays (of some, their values), names of metrics, paths of
+files (without times), in files the objects of JSON and the header, epochs and steps of CSV. Returns of trained policies
+are compared over three seeds: the mean of ours lies between the least and the largest of d3rlpy's, or beyond by at most
+the difference of these two. `tests/peers/d3rlpy2_records.py` wrote the records.
 """
 
 import re

@@ -7,9 +7,10 @@ A program takes a seed as its argument and works in the current folder. It leave
     metrics     a dict of metrics, of which the names are recorded
     returns     returns of trained policies, a list
 
-of which it may leave out some. As a program this file writes the records of d3rlpy 2.8.1, one file for each program:
+of which it may leave out some. As a program this file writes the records of d3rlpy 2.8.1, a file for each program, of
+all programs or of those that are named after the folder:
 
-    PYTHONPATH=tests .peers/d3rlpy/bin/python tests/peers/d3rlpy2_records.py tests/data/peers/d3rlpy2_programs [NAME ...]
+    PYTHONPATH=tests .peers/d3rlpy/bin/python tests/peers/d3rlpy2_records.py tests/data/peers/d3rlpy2_programs
 """
 
 import json

@@ -67,8 +67,9 @@ for i in range(20):
     obs, _ = env.reset(seed=100 * seed + i)
     for _ in range(200):
         angle = np.arctan2(obs[1], obs[0])
-        swing = 2.0 * np.sign(obs[2]) if obs[0] < 0.7 else -8.0 * angle - 2.0 * obs[2]
-        action = np.clip(swing + 0.5 * rng.normal(size=1), -2, 2).astype(np.float32)
+        pump = 2.0 * np.sign(obs[2]) * np.sign(1.5 - obs[0] - obs[2] ** 2 / 30.0)
+        swing = -10.0 * angle - 2.0 * obs[2] if obs[0] > 0.8 else pump
+        action = np.clip(swing + 0.3 * rng.normal(size=1), -2, 2).astype(np.float32)
         next_obs, reward, terminated, truncated, _ = env.step(action)
         for name, value in zip(columns, (obs, action, reward, terminated, truncated), strict=True):
             columns[name].append(value)

@@ -125,6 +125,22 @@ def test_epochs_have_their_numbers_logs_and_evaluations(tmp_path: Path) -> None:
     assert again.observation_shape == [3] and algo.grad_step == 6
 
 
+def test_metrics_by_steps_are_those_of_the_last_log() -> None:
+    results = small(d3rlpy.algos.DQNConfig).create().fit(
+        dataset(discrete=True), n_steps=8, n_steps_per_epoch=4, logging_steps=2,
+        logging_strategy=d3rlpy.LoggingStrategy.STEPS, logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
+        show_progress=False, evaluators={"after an epoch": lambda algo, data: 1.0},
+    )  # fmt: skip
+    assert ["after an epoch" in metrics for _, metrics in results] == [False, False]
+
+
+def test_the_implementation_has_shapes_and_names_of_gradients() -> None:
+    impl = trained(d3rlpy.algos.CQLConfig).impl
+    assert (impl.observation_shape, impl.action_size, impl.device) == ((3,), 2, "cpu:0")
+    names = [name for name, _ in impl.modules.get_gradients() if name.startswith("log_")]
+    assert names == ["log_temp._parameter", "log_alpha._parameter"]
+
+
 def test_fewer_steps_than_an_epoch_warn() -> None:
     algo = small(d3rlpy.algos.DQNConfig).create()
     with pytest.warns(UserWarning, match="no update"):
@@ -165,6 +181,7 @@ def test_fit_online_learns_after_a_minibatch_and_collect_only_acts(tmp_path: Pat
     assert algo.grad_step == 20
     (folder,) = tmp_path.iterdir()
     assert folder.name.startswith("DQN_online_") and (folder / "evaluation.csv").exists()
+    assert (folder / "time_step.csv").exists()
     policy: Any = d3rlpy.algos.DiscreteRandomPolicyConfig().create()
     collected = policy.collect(env, n_steps=30, show_progress=False)
     assert collected.transition_count >= 28
