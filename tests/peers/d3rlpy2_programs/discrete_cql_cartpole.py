@@ -27,27 +27,20 @@ for episode in range(40):
 dataset = d3rlpy.dataset.MDPDataset(**{name: np.array(values) for name, values in rows.items()})
 
 cql = d3rlpy.algos.DiscreteCQLConfig(
-    batch_size=64,
-    learning_rate=1e-3,
-    target_update_interval=100,
-    alpha=1.0,
+    batch_size=64, learning_rate=1e-3, target_update_interval=100, alpha=1.0,
     encoder_factory=d3rlpy.models.VectorEncoderFactory(hidden_units=[64, 64]),
-).create(device=False)
+).create(device=False)  # fmt: skip
 evaluation_env = gymnasium.make("CartPole-v1")
 d3rlpy.envs.seed_env(evaluation_env, seed)
 results = cql.fit(
-    dataset,
-    n_steps=1500,
-    n_steps_per_epoch=500,
-    experiment_name="cartpole",
-    logger_adapter=FileAdapterFactory(root_dir="logs"),
-    show_progress=False,
+    dataset, n_steps=1500, n_steps_per_epoch=500, experiment_name="cartpole",
+    logger_adapter=FileAdapterFactory(root_dir="logs"), show_progress=False,
     evaluators={
         "td_error": TDErrorEvaluator(episodes=dataset.episodes[:5]),
         "average_value": AverageValueEstimationEvaluator(),
         "environment": EnvironmentEvaluator(evaluation_env, n_trials=10),
     },
-)
+)  # fmt: skip
 
 observations = dataset.episodes[0].observations
 actions = cql.predict(observations)

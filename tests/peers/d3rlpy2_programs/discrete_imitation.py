@@ -51,18 +51,12 @@ arrays, metrics, returns = {}, {}, []
 for name, algo in algos.items():
     algo.build_with_dataset(dataset)
     results = algo.fit(
-        dataset,
-        n_steps=600,
-        n_steps_per_epoch=300,
-        experiment_name=name,
-        with_timestamp=False,
-        save_interval=2,
+        dataset, n_steps=600, n_steps_per_epoch=300, experiment_name=name, with_timestamp=False, save_interval=2,
         show_progress=False,
         evaluators={
-            "environment": evaluator,
-            "match": d3rlpy.metrics.DiscreteActionMatchEvaluator(episodes=episodes[:4]),
+            "environment": evaluator, "match": d3rlpy.metrics.DiscreteActionMatchEvaluator(episodes=episodes[:4]),
         },
-    )
+    )  # fmt: skip
     returns.append(results[-1][1]["environment"])
     arrays[f"{name} actions"] = algo.predict(observations)
     arrays[f"{name} sample"] = algo.sample_action(observations)

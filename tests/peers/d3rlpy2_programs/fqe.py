@@ -47,46 +47,27 @@ config = FQEConfig(learning_rate=1e-3, gamma=0.9, target_update_interval=50, enc
 discrete_fqe = DiscreteFQE(algo=discrete_cql, config=config, device=False)
 threshold = float(np.median([episode.compute_return() for episode in cartpole.episodes]))
 discrete_results = discrete_fqe.fit(
-    cartpole,
-    n_steps=600,
-    n_steps_per_epoch=300,
-    show_progress=False,
+    cartpole, n_steps=600, n_steps_per_epoch=300, show_progress=False,
     evaluators={
-        "init_value": InitialStateValueEstimationEvaluator(),
-        "soft_opc": SoftOPCEvaluator(return_threshold=threshold),
+        "init_value": InitialStateValueEstimationEvaluator(), "soft_opc": SoftOPCEvaluator(return_threshold=threshold),
     },
-)
+)  # fmt: skip
 
 pendulum = record(gymnasium.make("Pendulum-v1"), lambda obs: rng.uniform(-2, 2, 1).astype(np.float32), 10, 100)
 cql = d3rlpy.algos.CQLConfig(
-    batch_size=32,
-    gamma=0.9,
-    n_action_samples=2,
-    actor_learning_rate=1e-3,
-    actor_encoder_factory=encoder,
-    critic_encoder_factory=encoder,
-    action_scaler=d3rlpy.preprocessing.MinMaxActionScaler(),
-).create()
+    batch_size=32, gamma=0.9, n_action_samples=2, actor_learning_rate=1e-3, actor_encoder_factory=encoder,
+    critic_encoder_factory=encoder, action_scaler=d3rlpy.preprocessing.MinMaxActionScaler(),
+).create()  # fmt: skip
 cql.fit(pendulum, n_steps=200, n_steps_per_epoch=200, logger_adapter=noop, show_progress=False)
 fqe_config = FQEConfig(
-    learning_rate=1e-3,
-    gamma=0.9,
-    batch_size=64,
-    n_critics=2,
-    target_update_interval=50,
-    encoder_factory=encoder,
+    learning_rate=1e-3, gamma=0.9, batch_size=64, n_critics=2, target_update_interval=50, encoder_factory=encoder,
     action_scaler=cql.action_scaler,
-)
+)  # fmt: skip
 fqe = FQE(algo=cql, config=fqe_config)
 results = fqe.fit(
-    pendulum,
-    n_steps=500,
-    n_steps_per_epoch=250,
-    experiment_name="fqe_pendulum",
-    with_timestamp=False,
-    show_progress=False,
-    evaluators={"init_value": InitialStateValueEstimationEvaluator(pendulum.episodes)},
-)
+    pendulum, n_steps=500, n_steps_per_epoch=250, experiment_name="fqe_pendulum", with_timestamp=False,
+    show_progress=False, evaluators={"init_value": InitialStateValueEstimationEvaluator(pendulum.episodes)},
+)  # fmt: skip
 
 observations, rows = pendulum.episodes[0].observations[:5], cartpole.episodes[0].observations[:5]
 # A test reads this; estimated values of the policies are compared as returns are

@@ -62,42 +62,30 @@ dataset = d3rlpy.dataset.MDPDataset(
 
 reward_scaler = d3rlpy.preprocessing.ReturnBasedRewardScaler(multiplier=100.0)
 iql = d3rlpy.algos.IQLConfig(
-    actor_learning_rate=1e-3,
-    critic_learning_rate=1e-3,
-    batch_size=64,
-    weight_temp=3.0,
-    max_weight=100.0,
-    expectile=0.7,
-    actor_encoder_factory=d3rlpy.models.VectorEncoderFactory([64, 64]),
+    actor_learning_rate=1e-3, critic_learning_rate=1e-3, batch_size=64, weight_temp=3.0, max_weight=100.0,
+    expectile=0.7, actor_encoder_factory=d3rlpy.models.VectorEncoderFactory([64, 64]),
     critic_encoder_factory=d3rlpy.models.VectorEncoderFactory([64, 64]),
     value_encoder_factory=d3rlpy.models.VectorEncoderFactory([64, 64]),
-    action_scaler=d3rlpy.preprocessing.MinMaxActionScaler(),
-    reward_scaler=reward_scaler,
-).create(device=False)
+    action_scaler=d3rlpy.preprocessing.MinMaxActionScaler(), reward_scaler=reward_scaler,
+).create(device=False)  # fmt: skip
 env.reset(seed=seed)
 results = iql.fit(
-    dataset,
-    n_steps=1000,
-    n_steps_per_epoch=500,
-    save_interval=10,
-    show_progress=False,
+    dataset, n_steps=1000, n_steps_per_epoch=500, save_interval=10, show_progress=False,
     evaluators={"environment": d3rlpy.metrics.EnvironmentEvaluator(env, n_trials=10)},
     experiment_name=f"IQL_pendulum_{seed}",
-)
+)  # fmt: skip
 
 observations = minari_dataset[0].observations[:7]
 actions = iql.predict(observations)
 # A test reads this
 result = {
     "arrays": {
-        "actions": actions,
-        "sample": iql.sample_action(observations),
+        "actions": actions, "sample": iql.sample_action(observations),
         "value": iql.predict_value(observations, actions),
     },
     "values": {
         "sizes": np.array([dataset.size(), dataset.transition_count, *dataset.dataset_info.action_signature.shape[0]]),
         "returns": np.array([episode.compute_return() for episode in dataset.episodes]),
     },
-    "metrics": results[-1][1],
-    "returns": [results[-1][1]["environment"]],
-}
+    "metrics": results[-1][1], "returns": [results[-1][1]["environment"]],
+}  # fmt: skip

@@ -53,42 +53,27 @@ seed = int(sys.argv[1])
 d3rlpy.seed(seed)
 rng = np.random.default_rng(seed)
 dataset = d3rlpy.dataset.MDPDataset(
-    observations=rng.normal(size=(90, 3)).astype(np.float32),
-    actions=rng.integers(2, size=90),
-    rewards=rng.normal(size=90),
-    terminals=np.arange(1, 91) % 30 == 0,
-)
+    observations=rng.normal(size=(90, 3)).astype(np.float32), actions=rng.integers(2, size=90),
+    rewards=rng.normal(size=90), terminals=np.arange(1, 91) % 30 == 0,
+)  # fmt: skip
 config = d3rlpy.algos.DQNConfig(batch_size=8, encoder_factory=d3rlpy.models.VectorEncoderFactory([16]))
 evaluators = {"td_error": d3rlpy.metrics.TDErrorEvaluator()}
 
 results = config.create().fit(
-    dataset,
-    n_steps=7,
-    n_steps_per_epoch=3,
-    experiment_name="combined",
-    with_timestamp=False,
-    evaluators=evaluators,
+    dataset, n_steps=7, n_steps_per_epoch=3, experiment_name="combined", with_timestamp=False, evaluators=evaluators,
     save_interval=2,
     logger_adapter=CombineAdapterFactory(
         [
-            FileAdapterFactory(root_dir="files"),
-            TensorboardAdapterFactory(root_dir="board"),
-            NoopAdapterFactory(),
+            FileAdapterFactory(root_dir="files"), TensorboardAdapterFactory(root_dir="board"), NoopAdapterFactory(),
             MemoryAdapterFactory(),
         ]
     ),
-)
+)  # fmt: skip
 by_steps = config.create().fit(
-    dataset,
-    n_steps=8,
-    n_steps_per_epoch=4,
-    logging_strategy=d3rlpy.LoggingStrategy.STEPS,
-    logging_steps=2,
-    experiment_name="steps",
-    with_timestamp=False,
-    evaluators=evaluators,
+    dataset, n_steps=8, n_steps_per_epoch=4, logging_strategy=d3rlpy.LoggingStrategy.STEPS, logging_steps=2,
+    experiment_name="steps", with_timestamp=False, evaluators=evaluators,
     logger_adapter=CombineAdapterFactory([FileAdapterFactory(), MemoryAdapterFactory()]),
-)
+)  # fmt: skip
 config.create().fit(dataset, n_steps=2, n_steps_per_epoch=2, show_progress=False, logger_adapter=FileAdapterFactory())
 config.create().fit(dataset, n_steps=2, n_steps_per_epoch=2, logger_adapter=NoopAdapterFactory())
 

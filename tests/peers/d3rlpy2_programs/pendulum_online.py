@@ -16,29 +16,16 @@ for each in (env, eval_env):
 
 encoder = d3rlpy.models.VectorEncoderFactory([64, 64])
 options = {
-    "batch_size": 64,
-    "gamma": 0.95,
-    "tau": 0.02,
-    "actor_learning_rate": 3e-3,
-    "critic_learning_rate": 3e-3,
-    "actor_encoder_factory": encoder,
-    "critic_encoder_factory": encoder,
+    "batch_size": 64, "gamma": 0.95, "tau": 0.02, "actor_learning_rate": 3e-3, "critic_learning_rate": 3e-3,
+    "actor_encoder_factory": encoder, "critic_encoder_factory": encoder,
     "action_scaler": MinMaxActionScaler(minimum=np.array([-2.0]), maximum=np.array([2.0])),
-}
+}  # fmt: skip
 sac = SACConfig(temp_learning_rate=3e-3, initial_temperature=0.2, **options).create(device=False)
 sac.fit_online(
-    env,
-    d3rlpy.dataset.create_fifo_replay_buffer(limit=100000, env=env),
-    n_steps=2000,
-    n_steps_per_epoch=1000,
-    update_interval=1,
-    n_updates=1,
-    update_start_step=300,
-    random_steps=300,
-    eval_env=eval_env,
-    eval_n_trials=2,
+    env, d3rlpy.dataset.create_fifo_replay_buffer(limit=100000, env=env), n_steps=2000, n_steps_per_epoch=1000,
+    update_interval=1, n_updates=1, update_start_step=300, random_steps=300, eval_env=eval_env, eval_n_trials=2,
     show_progress=False,
-)
+)  # fmt: skip
 returns = [d3rlpy.metrics.evaluate_qlearning_with_environment(sac, eval_env, n_trials=10)]
 
 observations = np.array([env.observation_space.sample() for _ in range(5)])
@@ -49,16 +36,9 @@ for config in (DDPGConfig(**options), TD3Config(**options, target_smoothing_sigm
     noise = NormalNoise(mean=0.0, std=0.2)
     buffer = d3rlpy.dataset.ReplayBuffer(d3rlpy.dataset.InfiniteBuffer(), env=env)
     algo.fit_online(
-        env,
-        buffer,
-        noise,
-        n_steps=600,
-        n_steps_per_epoch=300,
-        update_interval=2,
-        update_start_step=100,
-        experiment_name=f"pendulum_{type(algo).__name__.lower()}",
-        show_progress=False,
-    )
+        env, buffer, noise, n_steps=600, n_steps_per_epoch=300, update_interval=2, update_start_step=100,
+        experiment_name=f"pendulum_{type(algo).__name__.lower()}", show_progress=False,
+    )  # fmt: skip
     returns.append(d3rlpy.metrics.evaluate_qlearning_with_environment(algo, eval_env, n_trials=5))
     name = type(algo).__name__
     arrays[name], arrays[f"{name} noise"] = algo.predict(observations), noise.sample(algo, observations, 1)

@@ -64,9 +64,7 @@ for name, (config, dataset) in algos.items():
 result = {
     "arrays": arrays,
     "values": {
-        "steps": np.array(steps),
-        "scaled": scaler.transform_numpy(x),
-        "shape": np.array(loaded.observation_shape),
+        "steps": np.array(steps), "scaled": scaler.transform_numpy(x), "shape": np.array(loaded.observation_shape),
         "batch sizes": np.array([loaded.batch_size, algo.impl.action_size]),
     },
-}
+}  # fmt: skip

@@ -77,29 +77,22 @@ for i in range(20):
 dataset = d3rlpy.dataset.MDPDataset(**{name: np.array(column) for name, column in columns.items()})
 
 td3 = d3rlpy.algos.TD3PlusBCConfig(
-    batch_size=64,
-    actor_learning_rate=1e-3,
-    critic_learning_rate=1e-3,
-    alpha=2.5,
+    batch_size=64, actor_learning_rate=1e-3, critic_learning_rate=1e-3, alpha=2.5,
     observation_scaler=d3rlpy.preprocessing.StandardObservationScaler(),
     action_scaler=d3rlpy.preprocessing.MinMaxActionScaler(),
     reward_scaler=d3rlpy.preprocessing.MinMaxRewardScaler(multiplier=0.5),
-    actor_encoder_factory=SkipEncoderFactory(32),
-    critic_encoder_factory=SkipEncoderFactory(),
-).create()
+    actor_encoder_factory=SkipEncoderFactory(32), critic_encoder_factory=SkipEncoderFactory(),
+).create()  # fmt: skip
 test_episodes = dataset.episodes[-3:]
 d3rlpy.envs.seed_env(env, seed)
 results = td3.fit(
-    dataset,
-    n_steps=1200,
-    n_steps_per_epoch=600,
-    show_progress=False,
+    dataset, n_steps=1200, n_steps_per_epoch=600, show_progress=False,
     evaluators={
         "action_diff": d3rlpy.metrics.ContinuousActionDiffEvaluator(episodes=test_episodes),
         "advantage": d3rlpy.metrics.DiscountedSumOfAdvantageEvaluator(episodes=test_episodes),
         "environment": d3rlpy.metrics.EnvironmentEvaluator(env, n_trials=10),
     },
-)
+)  # fmt: skip
 td3.save("td3.d3")
 loaded = d3rlpy.load_learnable("td3.d3")
 observations = test_episodes[0].observations[:6]
@@ -110,13 +103,11 @@ assert np.allclose(loaded.predict(observations), actions)
 result = {
     "arrays": {"actions": actions, "value": td3.predict_value(observations, actions)},
     "values": {
-        "mean": td3.observation_scaler.mean,
-        "std": td3.observation_scaler.std,
+        "mean": td3.observation_scaler.mean, "std": td3.observation_scaler.std,
         "scaled": td3.observation_scaler.transform_numpy(observations),
         "actions": td3.action_scaler.transform_numpy(test_episodes[0].actions[:5]),
         "rewards": td3.reward_scaler.transform_numpy(test_episodes[0].rewards[:5]),
         "feature sizes": np.array([loaded.config.actor_encoder_factory.feature_size, 64]),
     },
-    "metrics": results[-1][1],
-    "returns": [results[-1][1]["environment"]],
-}
+    "metrics": results[-1][1], "returns": [results[-1][1]["environment"]],
+}  # fmt: skip
