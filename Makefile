@@ -31,7 +31,7 @@ pythons:
 peers:
 	python3 -m venv .peers/pfrl && .peers/pfrl/bin/python -m pip install -q -c constraints.txt torch==2.13.0 pfrl==0.4.0 packaging
 	.peers/pfrl/bin/python -m pip install -q numpy==2.3.5
-	python3 -m venv .peers/d3rlpy && .peers/d3rlpy/bin/python -m pip install -q torch==2.13.0 d3rlpy==2.8.1
+	python3 -m venv .peers/d3rlpy && .peers/d3rlpy/bin/python -m pip install -q torch==2.13.0 d3rlpy==2.8.1 tensorboardX
 
 # 10,000 changed files, for loaders to read or to refuse.
 fuzz:

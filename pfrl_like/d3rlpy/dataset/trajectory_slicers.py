@@ -56,7 +56,7 @@ class BasicTrajectorySlicer(TrajectorySlicerProtocol):
         if self._n_frames == 1:
             rows = map_parts(lambda array: array[start:end], observations)
         else:
-            rows = stack_parts([recent_frames(observations, i, self._n_frames) for i in range(start, end)])
+            rows = stack_parts([recent_frames(observations, i, self._n_frames) for i in range(start, end)], np.float64)
         rewards = episode.rewards
         to_go = np.cumsum(rewards[start:][::-1], axis=0)[::-1][: end - start]
         terminals = np.zeros((size, 1), np.float32)
@@ -76,7 +76,7 @@ class BasicTrajectorySlicer(TrajectorySlicerProtocol):
 class FrameStackTrajectorySlicer(BasicTrajectorySlicer):
     """Slicer that stacks images [C, H, W] to [n_frames * C, H, W], oldest first.
 
-    Images before the first one are zeros. Other arrays are stacked along their first axis, too.
+    Images before the first one are zeros. Other arrays are stacked along their first axis, too. The stacks are float64.
 
     Args:
         n_frames: Number of images that are stacked.

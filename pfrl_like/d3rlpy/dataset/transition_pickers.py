@@ -114,13 +114,13 @@ class MultiStepTransitionPicker(StepPicker):
 
 
 class SparseRewardTransitionPicker(StepPicker):
-    """Picker of single steps that gives all steps of failed episodes the same return.
+    """Picker of single steps that gives all failed steps the same return.
 
-    An episode failed if all its rewards are `step_reward`. Its `rewards_to_go` is [[failure_return]] in every row, so
-    that it does not depend on the time limit.
+    A step failed if its reward and all later rewards of the episode are `step_reward`. Its `rewards_to_go` is
+    [[failure_return]], so that it does not depend on the time limit.
 
     Args:
-        failure_return: Return of failed episodes.
+        failure_return: Return of failed steps.
         step_reward: Reward of steps that do not reach the goal.
 
     Raises:
@@ -134,9 +134,9 @@ class SparseRewardTransitionPicker(StepPicker):
 
     def rewards_to_go(self, episode: EpisodeBase, index: int) -> NDArray[Any]:
         """Return the rewards from a row to the end of the episode, [L, 1], or [[failure_return]]."""
-        if np.all(episode.rewards == self._step_reward):
-            return np.array([[self._failure_return]], episode.rewards.dtype)
-        return super().rewards_to_go(episode, index)
+        rewards = super().rewards_to_go(episode, index)
+        failed = np.all(rewards == self._step_reward)
+        return np.array([[self._failure_return]], np.float32) if failed else rewards
 
 
 #: Pickers whose transitions are read from columns. Subclasses are not among them, because they may change `__call__`.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -13,6 +14,8 @@ from pfrl_like.d3rlpy.serializable import Config
 from pfrl_like.d3rlpy.types import NDArray
 from pfrl_like.errors import NotFittedError
 from pfrl_like.preprocessing import Scaler as LibraryScaler
+
+_BOUNDS = ("minimum", "maximum")
 
 
 @dataclasses.dataclass
@@ -78,7 +81,7 @@ class Scaler(Config):
         """
         if not self.statistics:
             return
-        if self.statistics != ("minimum", "maximum"):
+        if self.statistics != _BOUNDS:
             raise NotImplementedError(f"{type(self).__name__} cannot be fitted to an environment: fit it to a dataset")
         space = getattr(env, f"{self.column}_space")
         if not (hasattr(space, "low") and hasattr(space, "high")):
@@ -86,16 +89,20 @@ class Scaler(Config):
         self.fit_rows([np.stack([space.low, space.high])])
 
     def fit_rows(self, rows: Iterable[NDArray]) -> None:
-        """Fit the scaler to arrays of rows, one array [T, ...] for each episode.
+        """Fit the scaler to arrays of rows, one array [T, ...] for each episode. Bounds have the dtype of the rows.
 
         Raises:
             ValueError: If there are no rows, or rows have different shapes.
             NonFiniteError: If a value is NaN or infinite.
         """
-        fitted = self.library().fit(each.astype(np.result_type(each, np.float32)) for each in rows)  # of integers, too
+        rows = iter(rows)
+        first = list(itertools.islice(rows, 1))
+        floats = (each.astype(np.result_type(each, np.float32)) for each in itertools.chain(first, rows))
+        fitted = self.library().fit(floats)
+        dtype = np.result_type(first[0], 1.0) if self.statistics == _BOUNDS else np.dtype(np.float64)
         for name in self.statistics:
             statistic = getattr(fitted, name)
-            setattr(self, name, statistic if np.ndim(statistic) else float(statistic))
+            setattr(self, name, statistic.astype(dtype) if np.ndim(statistic) else float(statistic))
 
     @functools.cached_property
     def library_scaler(self) -> LibraryScaler:

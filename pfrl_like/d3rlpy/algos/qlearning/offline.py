@@ -95,15 +95,15 @@ def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str,
     metrics: dict[str, float] = {}
 
     def log(clock: Clock) -> None:
+        nonlocal metrics
         if by_steps and clock.t % given.logging_steps == 0:
-            metrics.update(logger.commit(epoch, clock.t))
+            metrics = logger.commit(epoch, clock.t)
         if given.callback is not None:
             given.callback(algo, epoch, clock.t)
 
     with contextlib.closing(logger), learners(algo):
         for epoch in range(1, n_steps // per_epoch + 1):
             clock = Clock(epoch * per_epoch, (epoch - 1) * per_epoch)
-            metrics = {}
             train(Updates(algo, dataset, logger), clock, [log], given.show_progress)
             if given.epoch_callback is not None:
                 given.epoch_callback(algo, epoch, clock.t)

@@ -1,6 +1,7 @@
 """Training and collection of transitions in an environment."""
 
 import contextlib
+import time
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class EnvironmentSteps:
     def tick(self, clock: Clock) -> list[Episode]:
         """Make one step. If it ends the episode, begin an episode."""
         clock.t += 1
+        self.started = time.perf_counter()
         with self.logger.measure_time("inference"):
             action = self._action(clock.t)
         with self.logger.measure_time("environment_step"):
@@ -95,6 +97,7 @@ def train(algo: Any, env: GymEnv, given: Any) -> None:
         epoch = clock.t // per_epoch
         if given.callback is not None:
             given.callback(algo, epoch, clock.t)
+        logger.add_metric("time_step", time.perf_counter() - steps.started)
         if clock.t % per_epoch:
             return
         if given.eval_env is not None:

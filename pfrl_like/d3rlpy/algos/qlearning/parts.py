@@ -1,8 +1,10 @@
 """The agent of an algorithm, and its networks and optimisers under d3rlpy 2's names."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.d3rlpy.models.q_functions import MeanQFunctionFactory, critics
@@ -43,6 +45,11 @@ class Parts(Modules):
             else:
                 part.load_state_dict(_reshaped(states[name], ()) if name in _OF_LOGARITHMS else states[name])
 
+    def get_gradients(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Yield `<network>.<parameter>` and the gradient of each parameter that has one, with d3rlpy's names."""
+        for name, gradient in super().get_gradients():
+            yield f"{name.split('.')[0]}._parameter" if name.startswith("log_") else name, gradient
+
     def use_scaler(self, scaler: Any) -> None:
         """Let the networks scale observations with `scaler`, or not at all if it is None."""
         for network in self.get_torch_modules().values():
@@ -76,6 +83,9 @@ def _reshaped(state: dict[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
 @dataclasses.dataclass
 class Implementation:
     """Agent of an algorithm, with its networks and optimisers. Networks scale observations themselves.
+
+    As in d3rlpy, methods take scaled observations, and return actions that are not scaled back. Networks that are
+    called directly scale observations, and return the distributions and action values of this library.
 
     Args:
         algo: The algorithm.
@@ -121,6 +131,20 @@ class Implementation:
     def q_function_optim(self) -> Any:
         """Optimiser of the critics."""
         return self.part(self.algo.critic_optimizer, "Q-function").optim
+
+    def predict_best_action(self, x: Any) -> Tensor:
+        """Return greedy actions, [N] or [N, A], in evaluation mode, from scaled observations as tensors."""
+        with self.algo._evaluating():
+            return self.inner_predict_best_action(x)
+
+    def inner_predict_best_action(self, x: Any) -> Tensor:
+        """Return greedy actions like `predict_best_action`, in the current mode of the networks."""
+        self.modules.use_scaler(None)
+        try:
+            actions: Tensor = self.algo._greedy(x)
+        finally:
+            self.modules.use_scaler(self.algo.observation_scaler)
+        return actions
 
     def part(self, name: str, what: str) -> Any:
         """Return a network or an optimiser.

@@ -25,6 +25,7 @@ def test_frames_are_stacked_in_each_row() -> None:
     images = np.arange(1, 5, dtype=np.uint8).reshape(4, 1, 1, 1)
     part = FrameStackTrajectorySlicer(2)(numbered("---t", observations=images).episodes[0], 2, 4)
     assert part.observations.reshape(4, 2).tolist() == [[0, 0], [0, 1], [1, 2], [2, 3]]
+    assert part.observations.dtype == np.float64
 
 
 def test_a_minibatch_is_single_precision_and_has_shapes() -> None:

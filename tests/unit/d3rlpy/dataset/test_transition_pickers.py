@@ -68,11 +68,12 @@ def test_frames_do_not_cross_episodes_and_vectors_are_stacked_too() -> None:
     assert FrameStackTransitionPicker(2)(numbered("--t").episodes[0], 1).observation.tolist() == [0, 1]
 
 
-def test_failed_episodes_have_one_return_in_all_rows() -> None:
-    failed, reached = numbered("--o--t", rewards=np.array([-1, -1, -1, -1, -1, 0.0])).episodes
+def test_steps_after_which_no_goal_is_reached_have_one_return() -> None:
+    failed, reached = numbered("--o--t", rewards=np.array([-1, -1, -1, -1, 0.0, -1])).episodes
     picker = SparseRewardTransitionPicker(failure_return=-100, step_reward=-1)
-    assert picker(failed, 1).rewards_to_go.tolist() == [[-100]]
-    assert picker(reached, 1).rewards_to_go.tolist() == [[-1], [0]]
+    assert picker(failed, 1).rewards_to_go.tolist() == picker(reached, 2).rewards_to_go.tolist() == [[-100]]
+    assert picker(reached, 1).rewards_to_go.tolist() == [[0], [-1]]
+    assert picker(failed, 1).rewards_to_go.dtype == np.float32
 
 
 def test_pickers_accept_and_ignore_what_d3rlpy_does_and_reject_bad_numbers() -> None:

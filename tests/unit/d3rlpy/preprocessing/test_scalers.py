@@ -154,6 +154,14 @@ def test_arrays_keep_single_precision_where_the_statistics_do() -> None:
     assert MultiplyRewardScaler(2.0).transform_numpy(row).dtype == np.float32
 
 
+def test_fitted_bounds_have_the_dtype_of_the_data_and_moments_double_precision() -> None:
+    bounds, moments = MinMaxActionScaler(), StandardObservationScaler()
+    for scaler in (bounds, moments):
+        scaler.fit_with_transition_picker([episode(ROWS, [0.0] * 3, 3)], pick)
+    assert bounds.minimum is not None and bounds.minimum.dtype == bounds.transform_numpy(ROWS).dtype == np.float32
+    assert moments.mean is not None and moments.mean.dtype == np.float64
+
+
 def test_a_scaler_without_statistics_says_what_to_do() -> None:
     with pytest.raises(NotFittedError, match="StandardRewardScaler is not fitted: call fit .* or pass mean and std"):
         StandardRewardScaler().transform(torch.zeros(1))

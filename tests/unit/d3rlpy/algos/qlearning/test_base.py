@@ -57,6 +57,20 @@ def trained(config: Any, n_steps: int = 4, **options: Any) -> Any:
 OBS = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
 
 
+def test_the_implementation_takes_scaled_observations_and_has_the_parts() -> None:
+    scalers = d3rlpy.preprocessing.StandardObservationScaler(), d3rlpy.preprocessing.MinMaxActionScaler()
+    sac: Any = trained(d3rlpy.algos.SACConfig, observation_scaler=scalers[0], action_scaler=scalers[1])
+    scaled = scalers[0].transform(torch.as_tensor(OBS))
+    for act in (sac.impl.predict_best_action, sac.impl.inner_predict_best_action):
+        actions = scalers[1].reverse_transform(act(scaled).detach())
+        np.testing.assert_allclose(actions.numpy(), sac.predict(OBS), atol=1e-6)
+    modules = sac.impl.modules
+    assert sac.impl.policy is modules.policy and sac.impl.policy_optim is modules.actor_optim.optim
+    assert sac.impl.q_function is modules.q_funcs and sac.impl.q_function_optim is modules.critic_optim.optim
+    with pytest.raises(NotImplementedError, match="DQN has no policy"):
+        _ = trained(d3rlpy.algos.DQNConfig).impl.policy
+
+
 @pytest.mark.parametrize("config", CONFIGS)
 def test_an_algorithm_learns_acts_and_comes_again_from_its_file(config: Any, tmp_path: Path) -> None:
     algo, path = trained(config, observation_scaler=d3rlpy.preprocessing.StandardObservationScaler()), tmp_path / "a.d3"
@@ -115,6 +129,22 @@ def test_epochs_have_their_numbers_logs_and_evaluations(tmp_path: Path) -> None:
     assert again.observation_shape == [3] and algo.grad_step == 6
 
 
+def test_metrics_by_steps_are_those_of_the_last_log() -> None:
+    results = small(d3rlpy.algos.DQNConfig).create().fit(
+        dataset(discrete=True), n_steps=8, n_steps_per_epoch=4, logging_steps=2,
+        logging_strategy=d3rlpy.LoggingStrategy.STEPS, logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
+        show_progress=False, evaluators={"after an epoch": lambda algo, data: 1.0},
+    )  # fmt: skip
+    assert ["after an epoch" in metrics for _, metrics in results] == [False, False]
+
+
+def test_the_implementation_has_shapes_and_names_of_gradients() -> None:
+    impl = trained(d3rlpy.algos.CQLConfig).impl
+    assert (impl.observation_shape, impl.action_size, impl.device) == ((3,), 2, "cpu:0")
+    names = [name for name, _ in impl.modules.get_gradients() if name.startswith("log_")]
+    assert names == ["log_temp._parameter", "log_alpha._parameter"]
+
+
 def test_fewer_steps_than_an_epoch_warn() -> None:
     algo = small(d3rlpy.algos.DQNConfig).create()
     with pytest.warns(UserWarning, match="no update"):
@@ -155,6 +185,7 @@ def test_fit_online_learns_after_a_minibatch_and_collect_only_acts(tmp_path: Pat
     assert algo.grad_step == 20
     (folder,) = tmp_path.iterdir()
     assert folder.name.startswith("DQN_online_") and (folder / "evaluation.csv").exists()
+    assert (folder / "time_step.csv").exists()
     policy: Any = d3rlpy.algos.DiscreteRandomPolicyConfig().create()
     collected = policy.collect(env, n_steps=30, show_progress=False)
     assert collected.transition_count >= 28
