@@ -40,7 +40,8 @@ def soft_min_of(values: Sequence[Any], lam: float) -> Any:
 
     For distributional critics, the result is one critic's distribution: with probability lam the distribution with the
     smallest mean, otherwise the distribution with the largest mean. The choice uses PyTorch's global random generator.
-    In expectation, the mean of the result is the value of the equation.
+    In expectation, the mean of the result is the value of the equation. If quantiles have the attribute `interpolates`,
+    the equation is applied to each quantile of these two distributions.
 
     Args:
         values: Action values of the critics, all of the same class. `q_values` are [B, 1]: one action in each of B
@@ -57,6 +58,9 @@ def soft_min_of(values: Sequence[Any], lam: float) -> Any:
     means = torch.stack([value.q_values for value in values])
     if type(values[0]) is DiscreteActionValue:
         return DiscreteActionValue(torch.lerp(means.amax(0), means.amin(0), lam))
+    if getattr(values[0], "interpolates", False):
+        low, high = (_select_critic(values, each(0).squeeze(1)).quantiles for each in (means.argmin, means.argmax))
+        return quantile.QuantileDiscreteActionValue(torch.lerp(high, low, lam))
     use_min = torch.rand_like(means[0]) < lam
     return _select_critic(values, torch.where(use_min, means.argmin(0), means.argmax(0)).squeeze(1))
 

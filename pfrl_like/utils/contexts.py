@@ -93,6 +93,12 @@ def evaluation_mode(module: nn.Module) -> AbstractContextManager[nn.Module]:
     return evaluating(module) if reads else contextlib.nullcontext(module)
 
 
+def keep_mode(*modules: nn.Module) -> None:
+    """Let `evaluation_mode` leave modules in their mode. `evaluating` switches them as before."""
+    for module in modules:
+        setattr(module, _READS_TRAINING, False)
+
+
 def evaluation_mode_of_all(*modules: nn.Module) -> AbstractContextManager[None]:
     """Return a context manager that enters `evaluation_mode` for each module."""
     readers = [module for module in modules if _reads_training(module)]

@@ -207,8 +207,9 @@ def resample(critics: Sequence[Any], obs: Any, actions: Tensor) -> DeltaVector:
         actions: M actions per state, [M, N, A].
     """
     q = average([apply_in_chunks(functools.partial(_value, critic), obs, actions) for critic in critics])
-    index = q.T.softmax(1).multinomial(1).squeeze(1)
-    return DeltaVector(actions[index, torch.arange(len(index), device=index.device)])
+    reached = q.T.softmax(1).cumsum(1)  # `export` knows `rand_like`, unlike `multinomial`
+    index = (reached < torch.rand_like(reached[:, :1])).sum(1).clamp_max(len(actions) - 1)
+    return DeltaVector(actions[index, torch.arange(index.shape[0], device=index.device)])
 
 
 def select_for_active(select: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:

@@ -163,7 +163,7 @@ def errors_about_file(fname: str | os.PathLike[str], problem: str = "has invalid
 
 def export_greedy(
     agent: Any,
-    observation_shape: tuple[int, ...],
+    observation_shape: Sequence[Any],
     fname: str | os.PathLike[str],
     as_onnx: bool = False,
     action_scaler: Scaler | None = None,
@@ -172,7 +172,7 @@ def export_greedy(
 
     Args:
         agent: The agent.
-        observation_shape: Shape of one observation with stacked frames.
+        observation_shape: Shape of one observation with stacked frames, or the shapes of the parts of a tuple.
         fname: Path of the file. The ending `.onnx` selects the ONNX format, and `.pt2` selects the format of
             `torch.export`.
         as_onnx: True to use ONNX for every file name. False to use TorchScript for names with other endings.
@@ -193,11 +193,18 @@ def export_greedy(
         acting.greedy_actions = greedy_actions
         return acting
 
-    generator, shape = np.random.default_rng(0), (32, *observation_shape)
-    examples = generator.normal(size=shape) if len(observation_shape) == 1 else generator.uniform(0, 255, shape)
+    generator = np.random.default_rng(0)
+
+    def examples(shape: Sequence[Any]) -> Any:
+        if isinstance(shape[0], Sequence):
+            return [*zip(*map(examples, shape), strict=True)]
+        size = (32, *shape)
+        values = generator.normal(size=size) if len(shape) == 1 else generator.uniform(0, 255, size)
+        return values.astype(np.float32)
+
     ending = os.path.splitext(fname)[1]
     format = ".onnx" if as_onnx else ending if ending in FORMATS else ".pt"
-    export_policy(make_copy, fname, examples.astype(np.float32), format=format)
+    export_policy(make_copy, fname, examples(observation_shape), format=format)
 
 
 def create_estimator(kind: type[Any], params: Mapping[str, Any]) -> Any:

@@ -46,7 +46,7 @@ class ReplayBuffer:
             the action space of `env` is discrete.
         action_size: Number of discrete actions, or length of an action vector. If None, it is found from `episodes` or
             `env`.
-        cache_size: Accepted and ignored, because running episodes may have any length.
+        cache_size: Maximum number of rows of an episode that is appended row by row.
         write_at_termination: True to add the transitions of an appended episode at its end, False to add each
             transition when it is known.
 
@@ -94,7 +94,7 @@ class ReplayBuffer:
         self.transition_picker = transition_picker or BasicTransitionPicker()
         self.trajectory_slicer = trajectory_slicer or BasicTrajectorySlicer()
         preprocessor = writer_preprocessor or BasicWriterPreprocess()
-        self._writer = ExperienceWriter(buffer, preprocessor, self.dataset_info, write_at_termination)
+        self._writer = ExperienceWriter(buffer, preprocessor, self.dataset_info, write_at_termination, cache_size)
         self._columns: EpisodeColumns | None = None
         for episode in episodes or ():
             self.append_episode(episode)
@@ -108,7 +108,8 @@ class ReplayBuffer:
             reward: Reward of the action.
 
         Raises:
-            ValueError: If a value has another form or shape than in the first row.
+            ValueError: If a value has another form or shape than in the first row, or if the episode has more than
+                `cache_size` rows.
         """
         self._writer.append(self.columns, observation, action, reward)
 

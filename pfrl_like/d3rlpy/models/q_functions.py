@@ -46,7 +46,9 @@ class QuantileQFunction(LinearHead):
     def forward(self, x: Any) -> QuantileDiscreteActionValue:
         """Return the quantiles of B states, or of B pairs (observation, action)."""
         outputs = self.outputs(x)
-        return QuantileDiscreteActionValue(outputs.view(len(outputs), -1, self.n_quantiles).transpose(1, 2))
+        value = QuantileDiscreteActionValue(outputs.view(len(outputs), -1, self.n_quantiles).transpose(1, 2))
+        value.interpolates = True
+        return value
 
 
 class ImplicitQuantileQFunction(LinearHead):
@@ -71,13 +73,17 @@ class ImplicitQuantileQFunction(LinearHead):
         self.n_greedy_quantiles = factory.n_greedy_quantiles
         self._embed = nn.Linear(factory.embed_size, n_features)
 
-    def forward(self, x: Any) -> ImplicitQuantileActionValue:
-        """Return the quantile functions of B states, or of B pairs (observation, action)."""
+    def forward(self, x: Any) -> ImplicitQuantileActionValue | QuantileDiscreteActionValue:
+        """Return the quantile functions of B states, or the quantiles of B pairs at one set of fractions."""
         features, taus = self.features(x, self._fc.weight.dtype), None
         if not self.training:
             taus = torch.linspace(0, 1, self.n_greedy_quantiles, dtype=features.dtype, device=features.device)
-            taus = taus.expand(len(features), -1)
-        return ImplicitQuantileActionValue(features, self.quantiles, self.thresholds, taus=taus)
+            taus = taus.expand(features.shape[0], -1)
+        value = ImplicitQuantileActionValue(features, self.quantiles, self.thresholds, taus=taus)
+        if not self.takes_action:
+            return value
+        value.quantile_value.interpolates = True
+        return value.quantile_value
 
     def quantiles(self, features: Tensor, taus: Tensor) -> Tensor:
         """Return quantiles, [B, n, n_outputs], from features [B, n_features] and fractions [B, n]."""

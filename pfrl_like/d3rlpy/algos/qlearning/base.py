@@ -168,7 +168,8 @@ class QLearningAlgoBase(LearnableBase):
             batch = batch.replace(reward=self.reward_scaler.transform(batch.reward))
         before = self.metrics_before(agent, batch)
         agent.optim_t = self._grad_step  # `set_grad_step` changes the phase of delayed updates
-        error, statistics = agent.update(batch)
+        with offline.learners(self):
+            error, statistics = agent.update(batch)
         self._grad_step += 1
         return before | self.report(error, statistics)
 
@@ -224,7 +225,7 @@ class QLearningAlgoBase(LearnableBase):
             with_timestamp: True to append `_YYYYmmddHHMMSS` to the name.
             logging_steps: Number of updates between logged metrics. Used with `LoggingStrategy.STEPS`.
             logging_strategy: `LoggingStrategy.EPOCH` logs metrics after each epoch.
-            logger_adapter: Factory of the log.
+            logger_adapter: Factory of the log. With `enable_ddp`, only process 0 uses it.
             show_progress: True to show a progress bar for each epoch.
             save_interval: Number of epochs between saved models.
             evaluators: Functions called as (algorithm, dataset) after each epoch; keys are the names of the metrics.
@@ -305,7 +306,7 @@ class QLearningAlgoBase(LearnableBase):
             with_timestamp: True to append `_YYYYmmddHHMMSS` to the name.
             logging_steps: Number of steps between logged metrics. Used with `LoggingStrategy.STEPS`.
             logging_strategy: `LoggingStrategy.EPOCH` logs metrics after each epoch.
-            logger_adapter: Factory of the log.
+            logger_adapter: Factory of the log. With `enable_ddp`, only process 0 uses it.
             show_progress: True to show a progress bar.
             callback: Function called as (algorithm, epoch, steps so far) after each step.
 
@@ -353,23 +354,23 @@ class QLearningAlgoBase(LearnableBase):
             algo: The other algorithm. Its policy has the same class and encoder.
 
         Raises:
+            TypeError: If `algo` is no algorithm of this package.
             NotImplementedError: If one of the algorithms has no policy.
             ValueError: If the policies have different classes.
         """
-        self._copy(algo, self.policy_parts[0], algo.policy_parts[0], "policy")
+        self._copy(algo, lambda each: each.policy_parts[0], "policy")
 
     def copy_policy_optim_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the state of the policy's optimiser of another algorithm. The errors are those of `copy_policy_from`."""
-        self._copy(algo, self.policy_parts[1], algo.policy_parts[1], "policy")
+        self._copy(algo, lambda each: each.policy_parts[1], "policy")
 
     def copy_q_function_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the parameters of the Q-functions of another algorithm. The errors are those of `copy_policy_from`."""
-        own, other = ("q_funcs" if each.critic_optimizer else "" for each in (self, algo))
-        self._copy(algo, own, other, "Q-function")
+        self._copy(algo, lambda each: "q_funcs" if each.critic_optimizer else "", "Q-function")
 
     def copy_q_function_optim_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the state of the critics' optimiser of another algorithm. The errors are those of `copy_policy_from`."""
-        self._copy(algo, self.critic_optimizer, algo.critic_optimizer, "Q-function")
+        self._copy(algo, lambda each: each.critic_optimizer, "Q-function")
 
     def reset_optimizer_states(self) -> None:
         """Forget the states of all optimisers, for example Adam's moments."""
@@ -438,7 +439,10 @@ class QLearningAlgoBase(LearnableBase):
     def _evaluating(self) -> Any:
         return evaluating(torch.nn.ModuleList(self._built.modules.get_torch_modules().values()))
 
-    def _copy(self, algo: "QLearningAlgoBase", name: str, other: str, what: str) -> None:
+    def _copy(self, algo: "QLearningAlgoBase", part_of: Callable[[Any], str], what: str) -> None:
+        if not isinstance(algo, QLearningAlgoBase):
+            raise TypeError(f"algo is {type(algo).__name__}, expected an algorithm of pfrl_like.d3rlpy")
+        name, other = part_of(self), part_of(algo)
         for each, part in ((self, name), (algo, other)):
             if not part:
                 raise NotImplementedError(f"{type(each).__name__} has no {what}")

@@ -5,11 +5,14 @@ from typing import Any
 
 from torch import Tensor
 
-from pfrl_like.d3rlpy.models.q_functions import MeanQFunctionFactory, critics
+from pfrl_like.d3rlpy.models.q_functions import IQNQFunctionFactory, MeanQFunctionFactory, critics
 from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
 from pfrl_like.d3rlpy.torch_utility import Modules
 from pfrl_like.learning.lagrange import TemperatureHolder
 
+#: Factories of Q-functions with which the agent's targets and draws are not those of d3rlpy.
+REFUSED = dict.fromkeys(("CQL", "CalQL", "BCQ", "BEAR"), ("IQNQFunctionFactory",))
+REFUSED["DiscreteSAC"] = ("QRQFunctionFactory", "IQNQFunctionFactory")
 #: Optimisers of logarithms, which are scalars here and have the shape (1, 1) in d3rlpy.
 _OF_LOGARITHMS = ("temp_optim", "alpha_optim")
 
@@ -95,8 +98,16 @@ def build_critics(config: Any, prefix: str, observation_shape: Any, action_size:
         observation_shape: Shape of an observation.
         action_size: Number of discrete actions, or size of an action vector.
         discrete: True if actions are indices.
+
+    Raises:
+        ValueError: If updates with these Q-functions would not be those of d3rlpy.
     """
     factory = getattr(config, "q_func_factory", MeanQFunctionFactory())  # IQL has no such field
+    name, kind = type(config).__name__.removesuffix("Config"), type(factory).__name__
+    several = discrete and isinstance(factory, IQNQFunctionFactory) and config.n_critics > 1
+    if several or kind in REFUSED.get(name, ()):
+        got = f"q_func_factory is {kind} and n_critics {config.n_critics}, with which {name} would differ from d3rlpy"
+        raise ValueError(f"{got}: choose a MeanQFunctionFactory")
     return critics(
         factory, getattr(config, f"{prefix}encoder_factory"), observation_shape, action_size,
         discrete=discrete, n_critics=config.n_critics, scaler=config.observation_scaler,

@@ -16,6 +16,7 @@ from pfrl_like.d3rlpy.models.policies import CategoricalPolicy
 from pfrl_like.d3rlpy.types import Shape
 from pfrl_like.explorers import Greedy
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.contexts import keep_mode
 
 
 class DQN(QLearningAlgoBase, config_class=DQNConfig):
@@ -47,6 +48,7 @@ class DQN(QLearningAlgoBase, config_class=DQNConfig):
         options = self.options() | self.agent_options(others)
         agent = self.agent_class(q_function, optim.optim, ReplayBuffer(None), explorer=Greedy(), **options)
         agent.delays_first_update = False
+        keep_mode(agent.model, *others.values())  # d3rlpy selects next actions in training mode
         modules = Parts(q_funcs=agent.model.members, targ_q_funcs=agent.target_model.members, optim=optim, **others)
         return Implementation(agent, modules)
 
