@@ -5,14 +5,17 @@ from typing import Any
 
 from torch import Tensor
 
-from pfrl_like.d3rlpy.models.q_functions import IQNQFunctionFactory, MeanQFunctionFactory, critics
+from pfrl_like.d3rlpy.models.q_functions import MeanQFunctionFactory, critics
 from pfrl_like.d3rlpy.optimizers import OptimizerWrapper
 from pfrl_like.d3rlpy.torch_utility import Modules
 from pfrl_like.learning.lagrange import TemperatureHolder
 
-#: Factories of Q-functions with which the agent's targets and draws are not those of d3rlpy.
-REFUSED = dict.fromkeys(("CQL", "CalQL", "BCQ", "BEAR"), ("IQNQFunctionFactory",))
-REFUSED["DiscreteSAC"] = ("QRQFunctionFactory", "IQNQFunctionFactory")
+#: What an algorithm refuses, because its targets, draws or moments are not those of d3rlpy.
+REFUSED = {
+    "AWAC": ("batch_norm",), "BCQ": ("iqn", "batch_norm"), "BEAR": ("iqn", "batch_norm"), "CQL": ("iqn", "batch_norm"),
+    "CRR": ("batch_norm",), "CalQL": ("iqn", "batch_norm"), "DiscreteSAC": ("iqn", "qr"), "IQL": ("batch_norm",),
+    "PLAS": ("batch_norm",), "PLASWithPerturbation": ("batch_norm",),
+}  # fmt: skip
 #: Optimisers of logarithms, which are scalars here and have the shape (1, 1) in d3rlpy.
 _OF_LOGARITHMS = ("temp_optim", "alpha_optim")
 
@@ -100,14 +103,16 @@ def build_critics(config: Any, prefix: str, observation_shape: Any, action_size:
         discrete: True if actions are indices.
 
     Raises:
-        ValueError: If updates with these Q-functions would not be those of d3rlpy.
+        ValueError: If updates with these networks would not be those of d3rlpy.
     """
     factory = getattr(config, "q_func_factory", MeanQFunctionFactory())  # IQL has no such field
-    name, kind = type(config).__name__.removesuffix("Config"), type(factory).__name__
-    several = discrete and isinstance(factory, IQNQFunctionFactory) and config.n_critics > 1
-    if several or kind in REFUSED.get(name, ()):
+    name, kind = type(config).__name__.removesuffix("Config"), factory.get_type()
+    refused = REFUSED.get(name, ())
+    if kind in refused or (discrete and kind == "iqn" and config.n_critics > 1):
         got = f"q_func_factory is {kind} and n_critics {config.n_critics}, with which {name} would differ from d3rlpy"
         raise ValueError(f"{got}: choose a MeanQFunctionFactory")
+    if "batch_norm" in refused and any(getattr(each, "use_batch_norm", False) for each in vars(config).values()):
+        raise ValueError(f"use_batch_norm is True, with which {name} would differ from d3rlpy: choose False")
     return critics(
         factory, getattr(config, f"{prefix}encoder_factory"), observation_shape, action_size,
         discrete=discrete, n_critics=config.n_critics, scaler=config.observation_scaler,
