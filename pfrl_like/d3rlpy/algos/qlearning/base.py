@@ -72,6 +72,8 @@ class QLearningAlgoBase(LearnableBase):
     def save_policy(self, fname: str) -> None:
         """Export the greedy policy, with scalers, to a file that runs without this library.
 
+        If the greedy actions are random (BCQ, BEAR, CRR), the file contains fixed numbers in place of random ones.
+
         Args:
             fname: Path of the file. `.onnx` selects the ONNX format, `.pt` selects TorchScript.
 

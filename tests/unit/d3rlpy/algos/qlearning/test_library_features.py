@@ -14,11 +14,19 @@ from process_group import in_two_processes
 from torch import nn
 
 import pfrl_like.d3rlpy as d3rlpy
+from pfrl_like import algos, metrics
 from pfrl_like.batch import concatenate_batches
 from pfrl_like.d3rlpy.dataset.library import batch_of
 from pfrl_like.export.policy import Draws, draws_of
 
 P = d3rlpy.preprocessing
+#: All configs, of which the default run has two.
+SOME = [
+    config
+    if config in (d3rlpy.algos.CRRConfig, d3rlpy.algos.DQNConfig)
+    else pytest.param(config, marks=pytest.mark.slow)
+    for config in CONFIGS
+]
 
 
 def updated(config: Any, n_steps: int = 6, **options: Any) -> Any:
@@ -155,7 +163,7 @@ def check_export(algo: Any, path: Path, parts: list[np.ndarray]) -> None:
         np.testing.assert_allclose(algo.predict(x), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("config", SOME)
 @pytest.mark.parametrize("ending", [".pt", pytest.param(".onnx", marks=pytest.mark.slow)])
 def test_an_exported_policy_acts_as_predict(config: Any, ending: str, tmp_path: Path) -> None:
     scalers = {"observation_scaler": P.StandardObservationScaler()}
@@ -163,7 +171,10 @@ def test_an_exported_policy_acts_as_predict(config: Any, ending: str, tmp_path: 
     check_export(trained(config, 2, **scalers), tmp_path / f"policy{ending}", [OBS])
 
 
-@pytest.mark.parametrize("config", [d3rlpy.algos.SACConfig, d3rlpy.algos.DQNConfig, d3rlpy.algos.BCQConfig])
+@pytest.mark.parametrize(
+    "config",
+    [d3rlpy.algos.DQNConfig, *(pytest.param(each, marks=pytest.mark.slow) for each in JOINED), d3rlpy.algos.BCQConfig],
+)
 @pytest.mark.parametrize("ending", [".pt", pytest.param(".onnx", marks=pytest.mark.slow)])
 def test_a_policy_of_tuples_has_an_input_for_each_part(config: Any, ending: str, tmp_path: Path) -> None:
     whole = dataset(is_discrete(config))
@@ -189,7 +200,7 @@ def test_a_random_policy_is_not_exported() -> None:
 # Training that continues, and masks
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("config", SOME)
 def test_training_continues_from_a_file_as_if_it_had_not_stopped(config: Any, tmp_path: Path) -> None:
     data, scaler = dataset(is_discrete(config)), {"reward_scaler": P.StandardRewardScaler()}
     whole = updated(config, 2, **scaler)
@@ -279,3 +290,37 @@ def test_the_size_of_the_cache_bounds_a_running_episode() -> None:
         buffer.append(OBS[0], 0, 1.0)
     buffer.clip_episode(True)
     buffer.append(OBS[0], 0, 1.0)
+
+
+# Objects of the library
+
+
+def test_datasets_of_the_library_are_converted_and_others_are_refused() -> None:
+    data = dataset(True)
+    algo = small(d3rlpy.algos.DQNConfig).create()
+    algo.build_with_dataset(data.to_library_dataset())
+    assert (algo.observation_shape, algo.action_size) == ((3,), 3)
+    for train in (lambda: algo.fit(data.episodes, 2, 2, **QUIET), lambda: algo.build_with_dataset(data.episodes)):
+        with pytest.raises(TypeError, match="dataset is .*, expected an MDPDataset of pfrl_like"):
+            train()
+
+
+@pytest.mark.parametrize("scaler", [None, "standard"])
+def test_scorers_and_evaluators_agree_about_algorithms_of_both(scaler: str | None) -> None:
+    """Rewards differ in every row, so that a shift by a row shows."""
+    data = dataset(True)
+    library, evaluator = data.to_library_dataset(), d3rlpy.metrics.TDErrorEvaluator()
+    estimator = algos.DQN(n_epochs=1, batch_size=8, q_func_factory="mean", reward_scaler=scaler)
+    estimator.fit(library, save_metrics=False, show_progress=False, verbose=False)
+    options = {} if scaler is None else {"reward_scaler": P.StandardRewardScaler()}
+    for each in (estimator, trained(d3rlpy.algos.DQNConfig, **options)):
+        score = metrics.td_error_scorer(each, library)
+        assert score < 0 and evaluator(each, data) == pytest.approx(-score, rel=1e-5)
+
+
+def test_estimators_are_refused_where_networks_of_the_layer_are_necessary() -> None:
+    algo, estimator = trained(d3rlpy.algos.DQNConfig), algos.DQN()
+    with pytest.raises(TypeError, match="algo is DQN, expected an algorithm of pfrl_like.d3rlpy: evaluate estimators"):
+        d3rlpy.ope.DiscreteFQE(estimator, d3rlpy.ope.FQEConfig())
+    with pytest.raises(TypeError, match="algo is DQN, expected an algorithm of pfrl_like.d3rlpy"):
+        algo.copy_q_function_from(estimator)
