@@ -47,6 +47,7 @@ def test_compiled_updates_are_those_of_eager_mode(config: Any) -> None:
     torch.testing.assert_close(states[0], states[1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow  # the compiler is imported
 @pytest.mark.parametrize(
     "options",
     [{"clip_grad_norm": 1.0}, {"lr_scheduler_factory": d3rlpy.optimizers.CosineAnnealingLRFactory(10)}],
