@@ -23,6 +23,9 @@ class QuantileDiscreteActionValue(DistributionActionValue):
         taus: Fractions of the quantiles, in (0, 1), [B, n_taus]. If None, the fractions are (i + 0.5) / n_taus.
         masses: Probability represented by each quantile, [B, n_taus]. If None, each mass is 1 / n_taus.
 
+    Attributes:
+        interpolates: True if `soft_min_of` interpolates between quantiles, False if it selects a distribution.
+
     Raises:
         TypeError: If `quantiles` is not a tensor.
         ValueError: If `quantiles` does not have three dimensions.

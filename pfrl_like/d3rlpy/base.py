@@ -12,6 +12,7 @@ import torch
 
 from pfrl_like.algos.fitting.saving import errors_about_file
 from pfrl_like.d3rlpy.constants import ActionSpace
+from pfrl_like.d3rlpy.dataset.library import as_replay_buffer
 from pfrl_like.d3rlpy.files import read_learnable, read_model, write_learnable, write_model
 from pfrl_like.d3rlpy.optimizers import OptimizerFactory, OptimizerWrapper
 from pfrl_like.d3rlpy.preprocessing import ActionScaler, ObservationScaler, RewardScaler
@@ -42,7 +43,7 @@ class LearnableConfig(Config, family=True):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
     """
 
     batch_size: int = 256
@@ -180,8 +181,12 @@ class LearnableBase(ABC):
         """Build the networks for the shapes of a dataset.
 
         Args:
-            dataset: Dataset of the layer.
+            dataset: Dataset of the layer, or of `pfrl_like.dataset`, which is converted.
+
+        Raises:
+            TypeError: If `dataset` is no dataset.
         """
+        dataset = as_replay_buffer(dataset)
         shapes = dataset.sample_transition().observation_signature.shape
         self.create_impl(shapes[0] if len(shapes) == 1 else shapes, dataset.dataset_info.action_size)
 
@@ -265,7 +270,7 @@ class LearnableBase(ABC):
     @property
     def compiled(self) -> bool:
         """True if the update is compiled."""
-        return self._config.compile_graph and "cuda" in self._device
+        return bool(self._config.compile_graph)
 
     @property
     def batch_size(self) -> int:

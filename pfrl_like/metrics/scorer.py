@@ -225,7 +225,7 @@ def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
     """
 
     def squared_error(batch: Any) -> Any:
-        target = _scaled_rewards(algo, batch.action_rewards[:, 0])
+        target = scaled_rewards(algo, batch.action_rewards[:, 0])
         target = target + _greedy_values(algo, batch.next_observations) * algo.gamma * (batch.terminals[:, 0] == 0)
         return (_values(algo, batch.observations, batch.actions) - target) ** 2
 
@@ -432,7 +432,7 @@ def _predicted(dynamics: Any, batch: Any, **options: Any) -> Any:
     return dynamics.predict(*pair, **options)
 
 
-def _scaled_rewards(algo: Any, rewards: Any) -> Any:
+def scaled_rewards(algo: Any, rewards: Any) -> Any:
     """Return the rewards, scaled by the `reward_scaler` of the algorithm if it is not None."""
     scaler = getattr(algo, "reward_scaler", None)
     return rewards if scaler is None else scaler.transform(torch.as_tensor(rewards)).numpy()

@@ -260,6 +260,9 @@ class _CompiledOptimizer:
         if type(optimizer) not in DESCENTS:
             known = ", ".join(kind.__name__ for kind in DESCENTS)
             raise TypeError(f"optimizer is {type(optimizer).__name__}, expected {known}, or compile=False")
+        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+            reason = "has hooks of step, which a compiled update does not call, for example to clip gradients or to "
+            raise TypeError(f"optimizer {reason}schedule learning rates: remove them, or choose compile=False")
         self.optimizer = optimizer
         self._descent = DESCENTS[type(optimizer)]
         # Function that returns the hyperparameters of a parameter group that a region contains as constants.

@@ -180,7 +180,7 @@ def of_each_state(items: Tensor, index: Tensor) -> Tensor:
 
     `items` has the shape [M, N, ...], `index` [N].
     """
-    return items[index, torch.arange(len(index), device=index.device)]
+    return items[index, torch.arange(index.shape[0], device=index.device)]  # a trace makes len(index) a constant
 
 
 def select_best(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
@@ -209,7 +209,8 @@ def resample(critics: Sequence[Any], obs: Any, actions: Tensor) -> DeltaVector:
         actions: M actions per state, [M, N, A].
     """
     q = average([apply_in_chunks(functools.partial(_value, critic), obs, actions) for critic in critics])
-    index = q.T.softmax(1).multinomial(1).squeeze(1)
+    reached = q.T.softmax(1).cumsum(1)  # `export` knows `rand_like`, unlike `multinomial`
+    index = (reached < torch.rand_like(reached[:, :1])).sum(1).clamp_max(len(actions) - 1)
     return DeltaVector(of_each_state(actions, index))
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from pfrl_like.algos.fitting import d3rlpy_files
-from pfrl_like.algos.fitting.spaces import SCALERS, Shape, set_scalers
+from pfrl_like.algos.fitting.spaces import SCALERS, set_scalers
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
 from pfrl_like.export import FORMATS, export_policy
@@ -163,13 +163,17 @@ def errors_about_file(fname: PathLike, problem: str = "has invalid contents") ->
 
 
 def export_greedy(
-    agent: Any, observation_shape: Shape, fname: PathLike, as_onnx: bool = False, action_scaler: Scaler | None = None
+    agent: Any,
+    observation_shape: Sequence[Any],
+    fname: PathLike,
+    as_onnx: bool = False,
+    action_scaler: Scaler | None = None,
 ) -> None:
     """Export the greedy policy of an agent to a file. The errors are the same as in `save_policy`.
 
     Args:
         agent: The agent.
-        observation_shape: Shape of one observation with stacked frames.
+        observation_shape: Shape of one observation with stacked frames, or the shapes of the parts of a tuple.
         fname: Path of the file. The ending `.onnx` selects the ONNX format, and `.pt2` selects the format of
             `torch.export`.
         as_onnx: True to use ONNX for every file name. False to use TorchScript for names with other endings.
@@ -190,11 +194,18 @@ def export_greedy(
         acting.greedy_actions = greedy_actions
         return acting
 
-    generator, shape = np.random.default_rng(0), (32, *observation_shape)
-    examples = generator.normal(size=shape) if len(observation_shape) == 1 else generator.uniform(0, 255, shape)
+    generator = np.random.default_rng(0)
+
+    def examples(shape: Sequence[Any]) -> Any:
+        if isinstance(shape[0], Sequence):
+            return [*zip(*map(examples, shape), strict=True)]
+        size = (32, *shape)
+        values = generator.normal(size=size) if len(shape) == 1 else generator.uniform(0, 255, size)
+        return values.astype(np.float32)
+
     ending = os.path.splitext(fname)[1]
     format = ".onnx" if as_onnx else ending if ending in FORMATS else ".pt"
-    export_policy(make_copy, fname, examples.astype(np.float32), format=format)
+    export_policy(make_copy, fname, examples(observation_shape), format=format)
 
 
 def create_estimator(kind: type[Any], params: Mapping[str, Any]) -> Any:

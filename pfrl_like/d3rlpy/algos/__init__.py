@@ -1,5 +1,7 @@
 """Algorithms, their configs, explorers, and wrappers of transformers."""
 
+from typing import Any
+
 from pfrl_like.d3rlpy.algos.configs import (
     AWACConfig,
     BCConfig,
@@ -61,3 +63,14 @@ __all__ = [
     "StatefulTransformerWrapper", "TD3", "TD3Config", "TD3PlusBC", "TD3PlusBCConfig", "TransformerActionSampler",
     "TransformerAlgoBase", "TransformerInput",
 ]  # fmt: skip
+
+#: Algorithms of d3rlpy 2 that do not exist here, and what to use.
+_OTHERS = {"PRDC": "TD3PlusBC or ReBRAC", "TACR": "TD3PlusBC, or pfrl_like.algos.DecisionTransformer"}
+
+
+def __getattr__(name: str) -> Any:
+    """Raise an error. If d3rlpy has this algorithm, the error names others."""
+    from pfrl_like.utils.old_names import missing_name  # not a name of this module
+
+    other = _OTHERS.get(name.removesuffix("Config"))
+    raise missing_name(__name__, name, f": use {other}" if other else "")

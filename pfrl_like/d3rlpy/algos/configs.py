@@ -21,7 +21,7 @@ class ValueConfig(LearnableConfig):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         optim_factory: Factory of the optimiser.
         encoder_factory: Factory of the encoder.
@@ -50,7 +50,7 @@ class ActorCriticConfig(LearnableConfig):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         actor_optim_factory: Factory of the policy's optimiser.
@@ -80,7 +80,7 @@ class ImitatorConfig(LearnableConfig):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         imitator_learning_rate: Learning rate of the model of recorded actions.
@@ -123,7 +123,7 @@ class TransformerConfig(LearnableConfig):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         context_size: Maximum number of steps that the transformer sees.
         max_timestep: Maximum number of steps of an episode.
         learning_rate: Learning rate.
@@ -163,7 +163,7 @@ class NFQConfig(ValueConfig, type_name="nfq"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         optim_factory: Factory of the optimiser.
         encoder_factory: Factory of the encoder.
@@ -185,7 +185,7 @@ class DQNConfig(ValueConfig, type_name="dqn"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         optim_factory: Factory of the optimiser.
         encoder_factory: Factory of the encoder.
@@ -210,7 +210,7 @@ class DoubleDQNConfig(DQNConfig, type_name="double_dqn"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         optim_factory: Factory of the optimiser.
         encoder_factory: Factory of the encoder.
@@ -233,7 +233,7 @@ class DiscreteBCQConfig(ValueConfig, type_name="discrete_bcq"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         optim_factory: Factory of the optimiser.
         encoder_factory: Factory of the encoder.
@@ -264,7 +264,7 @@ class DiscreteCQLConfig(DQNConfig, type_name="discrete_cql"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         optim_factory: Factory of the optimiser.
         encoder_factory: Factory of the encoder.
@@ -290,7 +290,7 @@ class DDPGConfig(ActorCriticConfig, type_name="ddpg"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         actor_optim_factory: Factory of the policy's optimiser.
@@ -320,7 +320,7 @@ class TD3Config(DDPGConfig, type_name="td3"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         actor_optim_factory: Factory of the policy's optimiser.
@@ -354,7 +354,7 @@ class TD3PlusBCConfig(DDPGConfig, type_name="td3_plus_bc"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         actor_optim_factory: Factory of the policy's optimiser.
@@ -390,7 +390,7 @@ class ReBRACConfig(DDPGConfig, type_name="rebrac"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         actor_optim_factory: Factory of the policy's optimiser.
@@ -431,7 +431,7 @@ class SACConfig(LearnableConfig, type_name="sac"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         temp_learning_rate: Learning rate of the temperature.
@@ -473,7 +473,7 @@ class DiscreteSACConfig(LearnableConfig, type_name="discrete_sac"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         temp_learning_rate: Learning rate of the temperature.
@@ -516,7 +516,7 @@ class CQLConfig(LearnableConfig, type_name="cql"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         temp_learning_rate: Learning rate of the temperature.
@@ -574,7 +574,7 @@ class CalQLConfig(CQLConfig, type_name="cal_ql"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         temp_learning_rate: Learning rate of the temperature.
@@ -611,7 +611,7 @@ class AWACConfig(ActorCriticConfig, type_name="awac"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         actor_optim_factory: Factory of the policy's optimiser.
@@ -646,7 +646,7 @@ class CRRConfig(ActorCriticConfig, type_name="crr"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         actor_optim_factory: Factory of the policy's optimiser.
@@ -694,7 +694,7 @@ class IQLConfig(ActorCriticConfig, type_name="iql"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         actor_optim_factory: Factory of the policy's optimiser.
@@ -730,7 +730,7 @@ class BCQConfig(ImitatorConfig, type_name="bcq"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         imitator_learning_rate: Learning rate of the model of recorded actions.
@@ -772,7 +772,7 @@ class PLASConfig(ImitatorConfig, type_name="plas"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         imitator_learning_rate: Learning rate of the model of recorded actions.
@@ -810,7 +810,7 @@ class PLASWithPerturbationConfig(PLASConfig, type_name="plas_with_perturbation")
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         imitator_learning_rate: Learning rate of the model of recorded actions.
@@ -845,7 +845,7 @@ class BEARConfig(LearnableConfig, type_name="bear"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         imitator_learning_rate: Learning rate of the model of recorded actions.
@@ -917,7 +917,7 @@ class BCConfig(LearnableConfig, type_name="bc"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         policy_type: "deterministic" or "stochastic".
         optim_factory: Factory of the optimiser.
@@ -944,7 +944,7 @@ class DiscreteBCConfig(LearnableConfig, type_name="discrete_bc"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         optim_factory: Factory of the optimiser.
         encoder_factory: Factory of the encoder.
@@ -971,7 +971,7 @@ class RandomPolicyConfig(LearnableConfig, type_name="random_policy"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         distribution: "uniform" or "normal".
         normal_std: Standard deviation of normal actions.
     """
@@ -993,7 +993,7 @@ class DiscreteRandomPolicyConfig(LearnableConfig, type_name="discrete_random_pol
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
     """
 
 
@@ -1010,7 +1010,7 @@ class DecisionTransformerConfig(TransformerConfig, type_name="decision_transform
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         context_size: Maximum number of steps that the transformer sees.
         max_timestep: Maximum number of steps of an episode.
         learning_rate: Learning rate.
@@ -1042,7 +1042,7 @@ class DiscreteDecisionTransformerConfig(TransformerConfig, type_name="discrete_d
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         context_size: Maximum number of steps that the transformer sees.
         max_timestep: Maximum number of steps of an episode.
         learning_rate: Learning rate.

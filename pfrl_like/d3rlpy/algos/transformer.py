@@ -262,7 +262,8 @@ class TransformerAlgoBase(LearnableBase):
         # The agent's squared error is a mean over the components.
         weight = None if self._is_discrete else is_step * action.shape[1]
         rows = Batch(obs=x, action=action, reward=is_step, next_obs=None, discount=is_step, weight=weight)
-        loss = self._built.agent.update(rows)[1]["loss"]
+        with offline.learners(self):
+            loss = self._built.agent.update(rows)[1]["loss"]
         self._grad_step += 1
         return {"loss": float(loss)}
 

@@ -181,7 +181,7 @@ def from_library_dataset(
         ValueError: If there are no transitions.
     """
     if not isinstance(dataset, LibraryDataset):
-        raise TypeError(f"dataset is {type(dataset).__name__}, expected an MDPDataset of pfrl_like.dataset")
+        raise TypeError(f"dataset is {type(dataset).__name__}, expected an MDPDataset of pfrl_like.dataset or d3rlpy")
     table, discrete = dataset.table, dataset.discrete_action
     structure = table.obs.structure
     if isinstance(structure, dict) or (isinstance(structure, tuple) and not all(isinstance(i, int) for i in structure)):
@@ -201,3 +201,13 @@ def from_library_dataset(
         action_space=ActionSpace.DISCRETE if discrete else ActionSpace.CONTINUOUS,
         action_size=dataset.get_action_size(),
     )  # fmt: skip
+
+
+def as_replay_buffer(dataset: Any) -> ReplayBuffer:
+    """Return a dataset of d3rlpy 2 unchanged, and convert a dataset of `pfrl_like.dataset`.
+
+    Raises:
+        TypeError: If `dataset` is no dataset, or if observations are dicts.
+        ValueError: If there are no transitions.
+    """
+    return dataset if isinstance(dataset, ReplayBuffer) else from_library_dataset(dataset)

@@ -1,4 +1,4 @@
-"""`ReplayBuffer`, a dataset of episodes, `MixedReplayBuffer`, and functions that create datasets."""
+"""`ReplayBuffer`, a dataset of episodes, `MDPDataset`, `MixedReplayBuffer`, and functions that create datasets."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from pfrl_like.d3rlpy.dataset.components import (
     Signature,
     Transition,
 )
-from pfrl_like.d3rlpy.dataset.episode_generator import EpisodeGeneratorProtocol
+from pfrl_like.d3rlpy.dataset.episode_generator import EpisodeGenerator, EpisodeGeneratorProtocol
 from pfrl_like.d3rlpy.dataset.io import PathOrFile, dump, load
 from pfrl_like.d3rlpy.dataset.mini_batch import TrajectoryMiniBatch, TransitionMiniBatch
 from pfrl_like.d3rlpy.dataset.trajectory_slicers import BasicTrajectorySlicer, TrajectorySlicerProtocol
@@ -46,7 +46,7 @@ class ReplayBuffer:
             the action space of `env` is discrete.
         action_size: Number of discrete actions, or length of an action vector. If None, it is found from `episodes` or
             `env`.
-        cache_size: Accepted and ignored, because running episodes may have any length.
+        cache_size: Maximum number of rows of an episode that is appended row by row.
         write_at_termination: True to add the transitions of an appended episode at its end, False to add each
             transition when it is known.
 
@@ -94,7 +94,7 @@ class ReplayBuffer:
         self.transition_picker = transition_picker or BasicTransitionPicker()
         self.trajectory_slicer = trajectory_slicer or BasicTrajectorySlicer()
         preprocessor = writer_preprocessor or BasicWriterPreprocess()
-        self._writer = ExperienceWriter(buffer, preprocessor, self.dataset_info, write_at_termination)
+        self._writer = ExperienceWriter(buffer, preprocessor, self.dataset_info, write_at_termination, cache_size)
         self._columns: EpisodeColumns | None = None
         for episode in episodes or ():
             self.append_episode(episode)
@@ -108,7 +108,8 @@ class ReplayBuffer:
             reward: Reward of the action.
 
         Raises:
-            ValueError: If a value has another form or shape than in the first row.
+            ValueError: If a value has another form or shape than in the first row, or if the episode has more than
+                `cache_size` rows.
         """
         self._writer.append(self.columns, observation, action, reward)
 
@@ -276,6 +277,52 @@ def _described(given: dict[str, Any], episodes: Sequence[EpisodeBase] | None, en
     if missing := [name for name in names if name not in given]:
         raise ValueError(f"got neither episodes nor env: pass one of them, or {', '.join(missing)}")
     return DatasetInfo(**given)
+
+
+class MDPDataset(ReplayBuffer):
+    """Dataset of arrays in which the reward of an action is in the row of the action.
+
+    An episode ends in each row in which `terminals` or `timeouts` is not 0. Rows after the last end are dropped. An
+    episode of n rows that ends in a terminal state has n transitions. A truncated episode has n - 1 transitions,
+    because the observation after its last action is unknown.
+
+    Args:
+        observations: Observations, an array [n, ...] or a list or tuple of such arrays. They are not copied.
+        actions: Actions, [n] or [n, A].
+        rewards: Rewards, [n] or [n, 1].
+        terminals: Not 0 where the state after the row is terminal, [n].
+        timeouts: Not 0 where the episode was truncated, [n]. If None, no episode was truncated.
+        transition_picker: Function that makes a transition of a row. If None, single steps.
+        trajectory_slicer: Function that makes a trajectory of rows. If None, rows as they are.
+        action_space: Kind of the actions. If None, they are discrete if the first episode contains only integers.
+        action_size: Number of discrete actions, or length of an action vector. If None, it is found from `actions`.
+
+    Raises:
+        TypeError: If an array is a list.
+        ValueError: If the arrays have different lengths.
+        EpisodeEndError: If no row ends an episode, or if a row has both flags.
+    """
+
+    def __init__(
+        self,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        terminals: Any,
+        timeouts: Any = None,
+        transition_picker: TransitionPickerProtocol | None = None,
+        trajectory_slicer: TrajectorySlicerProtocol | None = None,
+        action_space: ActionSpace | None = None,
+        action_size: int | None = None,
+    ) -> None:
+        super().__init__(
+            InfiniteBuffer(),
+            transition_picker=transition_picker,
+            trajectory_slicer=trajectory_slicer,
+            episodes=EpisodeGenerator(observations, actions, rewards, terminals, timeouts)(),
+            action_space=action_space,
+            action_size=action_size,
+        )
 
 
 class MixedReplayBuffer(ReplayBuffer):

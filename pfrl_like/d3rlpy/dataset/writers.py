@@ -128,6 +128,7 @@ class ExperienceWriter:
         preprocessor: Preprocessor of the values.
         info: Dtypes of the values.
         write_at_termination: True to add the transitions of an episode at its end, False to add each when it is known.
+        cache_size: Maximum number of rows of an episode.
     """
 
     def __init__(
@@ -136,8 +137,9 @@ class ExperienceWriter:
         preprocessor: WriterPreprocessProtocol,
         info: DatasetInfo,
         write_at_termination: bool = False,
+        cache_size: int = 10000,
     ) -> None:
-        self._buffer, self._preprocessor, self._info = buffer, preprocessor, info
+        self._buffer, self._preprocessor, self._info, self._cache_size = buffer, preprocessor, info, cache_size
         self._write_at_termination = write_at_termination
         self._episode: RecordedEpisode | None = None
 
@@ -149,8 +151,14 @@ class ExperienceWriter:
             observation: Observation.
             action: Action at the observation.
             reward: Reward of the action.
+
+        Raises:
+            ValueError: If the episode has `cache_size` rows.
         """
         episode = self._episode or RecordedEpisode(stored, self._info)
+        if episode.size() >= self._cache_size:
+            limit = f"an episode has more than cache_size, {self._cache_size}, rows"
+            raise ValueError(f"{limit}: create the ReplayBuffer with a larger cache_size, or call clip_episode")
         process = self._preprocessor
         values = (
             process.process_observation(observation),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.d3rlpy.dataset import EpisodeBase, ReplayBufferBase, TransitionMiniBatch
 from pfrl_like.d3rlpy.interface import QLearningAlgoProtocol
-from pfrl_like.metrics.scorer import evaluate_on_environment, squared_distance
+from pfrl_like.metrics.scorer import evaluate_on_environment, scaled_rewards, squared_distance
 
 #: Number of transitions in a minibatch.
 WINDOW_SIZE = 1024
@@ -100,9 +100,7 @@ class TDErrorEvaluator(WindowEvaluator):
     """
 
     def _evaluate(self, algo: QLearningAlgoProtocol, window: TransitionMiniBatch) -> Any:
-        rewards, scaler = window.rewards.reshape(-1), algo.reward_scaler
-        if scaler is not None:
-            rewards = scaler.transform_numpy(rewards)
+        rewards = scaled_rewards(algo, window.rewards.reshape(-1))
         next_values = _greedy_values(algo, window.next_observations) * (1.0 - window.terminals[:, 0])
         values = algo.predict_value(window.observations, window.actions)
         return (values - (rewards + algo.gamma * next_values)) ** 2

@@ -87,7 +87,7 @@ class GaussianPolicy(Head):
             log_std: Tensor = self._logstd(features)
             return log_std.clamp(self.min_logstd, self.max_logstd)
         log_std = self.min_logstd + (self.max_logstd - self.min_logstd) * self._logstd.sigmoid()
-        return log_std.expand(len(features), -1)
+        return log_std.expand(features.shape[0], -1)
 
 
 def conditional_vae(

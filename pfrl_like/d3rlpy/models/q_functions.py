@@ -73,12 +73,12 @@ class ImplicitQuantileQFunction(LinearHead):
         self.n_greedy_quantiles = factory.n_greedy_quantiles
         self._embed = nn.Linear(factory.embed_size, n_features)
 
-    def forward(self, x: Any) -> ImplicitQuantileActionValue:
-        """Return the quantile functions of B states, or of B pairs (observation, action)."""
+    def forward(self, x: Any) -> ImplicitQuantileActionValue | QuantileDiscreteActionValue:
+        """Return the quantile functions of B states, or the quantiles of B pairs at one set of fractions."""
         features, taus = self.features(x, self._fc.weight.dtype), None
         if not self.training:
             taus = torch.linspace(0, 1, self.n_greedy_quantiles, dtype=features.dtype, device=features.device)
-            taus = taus.expand(len(features), -1)
+            taus = taus.expand(features.shape[0], -1)
         value = ImplicitQuantileActionValue(features, self.quantiles, self.thresholds, taus=taus)
         value.averages = True
         return value

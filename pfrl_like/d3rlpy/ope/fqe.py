@@ -35,7 +35,7 @@ class FQEConfig(ValueConfig, type_name="fqe"):
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        compile_graph: True to compile the update on a GPU.
+        compile_graph: Ignored, as in d3rlpy.
         learning_rate: Learning rate.
         optim_factory: Factory of the optimiser.
         encoder_factory: Factory of the encoder.
@@ -63,7 +63,7 @@ class FQE(QLearningAlgoBase):
         impl: Agent to use. If None, `create_impl` builds an agent.
 
     Raises:
-        TypeError: If `device` has the wrong type.
+        TypeError: If `algo` is no algorithm of this package, or `device` has the wrong type.
     """
 
     metrics = {"loss": "loss"}
@@ -74,7 +74,15 @@ class FQE(QLearningAlgoBase):
         self, algo: Any, config: FQEConfig, device: DeviceArg = False, enable_ddp: bool = False, impl: Any = None
     ) -> None:
         super().__init__(config, device, enable_ddp, impl)
+        if not hasattr(algo, "greedy_tensor"):
+            other = "evaluate estimators and agents with pfrl_like.ope.FQE"
+            raise TypeError(f"algo is {type(algo).__name__}, expected an algorithm of pfrl_like.d3rlpy: {other}")
         self._algo = algo
+
+    @property
+    def compiled(self) -> bool:
+        """False."""
+        return False
 
     @property
     def algo(self) -> Any:
@@ -131,7 +139,7 @@ class DiscreteFQE(FQE):
 
     Raises:
         ValueError: If the config has an `action_scaler`.
-        TypeError: If `device` has the wrong type.
+        TypeError: If `algo` is no algorithm of this package, or `device` has the wrong type.
     """
 
     def get_action_type(self) -> ActionSpace:

@@ -1,4 +1,4 @@
-"""Scalers of observations."""
+"""Scalers of observations and of actions."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -123,3 +123,26 @@ class _Space:
 
     def __init__(self, observation_space: Any) -> None:
         self.observation_space = observation_space
+
+
+@dataclasses.dataclass
+class ActionScaler(Scaler, family=True):
+    """Base class of scalers of actions."""
+
+    column = "action"
+
+
+@dataclasses.dataclass
+class MinMaxActionScaler(ActionScaler, type_name="min_max"):
+    """Scales actions to [-1, 1]: a' = 2 (a - minimum) / (maximum - minimum) - 1, and 0 for a constant entry.
+
+    Args:
+        minimum: Minimum of each entry, in the shape of one action. None before the scaler is fitted.
+        maximum: Maximum of each entry, in the shape of one action. None before the scaler is fitted.
+    """
+
+    library = preprocessing.MinMaxActionScaler
+    statistics = ("minimum", "maximum")
+
+    minimum: NDArray | None = None
+    maximum: NDArray | None = None

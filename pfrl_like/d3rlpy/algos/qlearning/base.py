@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from pfrl_like.algos.fitting.saving import export_greedy
@@ -51,6 +52,8 @@ class QLearningAlgoBase(LearnableBase):
 
     def save_policy(self, fname: str) -> None:
         """Export the greedy policy, with scalers, to a file that runs without this library.
+
+        If the greedy actions are random (BCQ, BEAR, CRR), the file contains fixed numbers in place of random ones.
 
         Args:
             fname: Path of the file. `.onnx` selects the ONNX format, `.pt` selects TorchScript.
@@ -148,7 +151,8 @@ class QLearningAlgoBase(LearnableBase):
             batch = batch.replace(reward=self.reward_scaler.transform(batch.reward))
         before = self.metrics_before(agent, batch)
         agent.optim_t = self._grad_step  # `set_grad_step` changes the phase of delayed updates
-        error, statistics = agent.update(batch)
+        with offline.learners(self):
+            error, statistics = agent.update(batch)
         self._grad_step += 1
         return before | self.report(error, statistics)
 
@@ -208,7 +212,7 @@ class QLearningAlgoBase(LearnableBase):
             with_timestamp: True to append `_YYYYmmddHHMMSS` to the name.
             logging_steps: Number of updates between logged metrics. Used with `LoggingStrategy.STEPS`.
             logging_strategy: `LoggingStrategy.EPOCH` logs metrics after each epoch.
-            logger_adapter: Factory of the log.
+            logger_adapter: Factory of the log. With `enable_ddp`, only process 0 uses it.
             show_progress: True to show a progress bar for each epoch.
             save_interval: Number of epochs between saved models.
             evaluators: Functions called as (algorithm, dataset) after each epoch; keys are the names of the metrics.
@@ -289,7 +293,7 @@ class QLearningAlgoBase(LearnableBase):
             with_timestamp: True to append `_YYYYmmddHHMMSS` to the name.
             logging_steps: Number of steps between logged metrics. Used with `LoggingStrategy.STEPS`.
             logging_strategy: `LoggingStrategy.EPOCH` logs metrics after each epoch.
-            logger_adapter: Factory of the log.
+            logger_adapter: Factory of the log. With `enable_ddp`, only process 0 uses it.
             show_progress: True to show a progress bar.
             callback: Function called as (algorithm, epoch, steps so far) after each step.
 
@@ -337,22 +341,23 @@ class QLearningAlgoBase(LearnableBase):
             algo: The other algorithm. Its policy has the same class and encoder.
 
         Raises:
+            TypeError: If `algo` is no algorithm of this package.
             NotImplementedError: If one of the algorithms has no policy.
             ValueError: If the policies have different classes.
         """
-        _copy(self._built.policy, algo._built.policy)
+        _copy(self._built.policy, _built(algo).policy)
 
     def copy_policy_optim_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the state of the policy's optimiser of another algorithm. The errors are those of `copy_policy_from`."""
-        _copy(self._built.policy_optim, algo._built.policy_optim)
+        _copy(self._built.policy_optim, _built(algo).policy_optim)
 
     def copy_q_function_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the parameters of the Q-functions of another algorithm. The errors are those of `copy_policy_from`."""
-        _copy(self._built.q_function, algo._built.q_function)
+        _copy(self._built.q_function, _built(algo).q_function)
 
     def copy_q_function_optim_from(self, algo: "QLearningAlgoBase") -> None:
         """Copy the state of the critics' optimiser of another algorithm. The errors are those of `copy_policy_from`."""
-        _copy(self._built.q_function_optim, algo._built.q_function_optim)
+        _copy(self._built.q_function_optim, _built(algo).q_function_optim)
 
     def reset_optimizer_states(self) -> None:
         """Forget the states of all optimisers, for example Adam's moments."""
@@ -384,10 +389,21 @@ class QLearningAlgoBase(LearnableBase):
             ValueError: If there is no batch axis.
         """
         parts = tuple(x) if isinstance(x, list) else x
-        obs = map_nested(lambda part: torch.as_tensor(part, device=self._device), parts)
+        obs = map_nested(lambda part: torch.tensor(np.asarray(part), device=self._device), parts)
         if not isinstance(obs, tuple) and obs.ndim < 2:
             raise ValueError(f"x has shape {tuple(obs.shape)}, expected a batch axis: pass x[None] for one observation")
         return obs
+
+
+def _built(algo: Any) -> Any:
+    """Return the implementation of an algorithm.
+
+    Raises:
+        TypeError: If `algo` is no algorithm of this package.
+    """
+    if not isinstance(algo, QLearningAlgoBase):
+        raise TypeError(f"algo is {type(algo).__name__}, expected an algorithm of pfrl_like.d3rlpy")
+    return algo._built
 
 
 def _copy(target: Any, source: Any) -> None:

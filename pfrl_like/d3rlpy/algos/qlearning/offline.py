@@ -7,10 +7,9 @@ from typing import Any
 
 from pfrl_like.algos.fitting.epochs import progress_callbacks
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
-from pfrl_like.d3rlpy.dataset.library import from_library_dataset
-from pfrl_like.d3rlpy.logging import D3RLPyLogger
-from pfrl_like.dataset import MDPDataset as LibraryDataset
-from pfrl_like.distributed.data_parallel import data_parallel
+from pfrl_like.d3rlpy.dataset.library import as_replay_buffer
+from pfrl_like.d3rlpy.logging import D3RLPyLogger, NoopAdapterFactory
+from pfrl_like.distributed.data_parallel import data_parallel, is_main_process
 from pfrl_like.runs.loop import Callback, Clock, run
 from pfrl_like.utils.checks import check_counts, levels_to_the_caller
 
@@ -80,8 +79,7 @@ def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str,
     """
     n_steps, per_epoch = given.n_steps, given.n_steps_per_epoch
     check_counts(n_steps=n_steps, n_steps_per_epoch=per_epoch)
-    if isinstance(dataset, LibraryDataset):
-        dataset = from_library_dataset(dataset)
+    dataset = as_replay_buffer(dataset)
     check_kind(algo, dataset.dataset_info.action_space == ActionSpace.DISCRETE, "dataset")
     if n_steps < per_epoch:
         text = f"n_steps is {n_steps}, less than n_steps_per_epoch, {per_epoch}: fit makes no update"
@@ -117,7 +115,7 @@ def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str,
 
 
 def open_log(algo: Any, given: Any, name: str) -> D3RLPyLogger:
-    """Return the log of a training, with the parameters of the algorithm.
+    """Return the log of a training, with the parameters of the algorithm. Of processes that learn together, 0 writes.
 
     Args:
         algo: The algorithm.
@@ -129,14 +127,17 @@ def open_log(algo: Any, given: Any, name: str) -> D3RLPyLogger:
     """
     check_counts(logging_steps=given.logging_steps, save_interval=given.save_interval)
     name = given.experiment_name or name
-    logger = D3RLPyLogger(algo, given.logger_adapter, name, given.n_steps_per_epoch, given.with_timestamp)
+    writes = is_main_process() or not algo._enable_ddp
+    factory = given.logger_adapter if writes else NoopAdapterFactory()
+    logger = D3RLPyLogger(algo, factory, name, given.n_steps_per_epoch, given.with_timestamp)
     logger.add_params(algo._config_with_shape().serialize_to_dict())
     return logger
 
 
 def learners(algo: Any) -> Any:
     """Return the context manager in which processes learn together, if the algorithm has `enable_ddp`."""
-    return data_parallel(algo.impl.agent) if algo._enable_ddp else contextlib.nullcontext()
+    alone = not algo._enable_ddp or algo.impl.agent.learner_group is not None
+    return contextlib.nullcontext() if alone else data_parallel(algo.impl.agent)
 
 
 def train(source: Any, clock: Clock, callbacks: list[Callback], show_progress: bool) -> None:

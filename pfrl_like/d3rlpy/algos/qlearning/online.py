@@ -40,7 +40,7 @@ class EnvironmentSteps:
         self.algo, self.env, self.buffer, self.logger = algo, env, buffer, logger
         self.explorer, self.deterministic, self.random_steps = explorer, deterministic, random_steps
         self.obs, _ = env.reset()
-        self.length, self.total_reward = 0, 0.0
+        self.length, self.total_reward, self.started = 0, 0.0, 0.0
 
     def tick(self, clock: Clock) -> list[Episode]:
         """Make one step. If it ends the episode, begin an episode."""
@@ -86,7 +86,7 @@ def train(algo: Any, env: GymEnv, given: Any) -> None:
     by_steps = LoggingStrategy(given.logging_strategy) is LoggingStrategy.STEPS
 
     def learn(clock: Clock) -> None:
-        if clock.t <= given.update_start_step or buffer.transition_count <= algo.batch_size or clock.t % interval:
+        if clock.t <= given.update_start_step or clock.t % interval or not _has_minibatch(algo, buffer):
             return
         for _ in range(given.n_updates):
             updates.update()
@@ -142,3 +142,9 @@ def _prepared(algo: Any, env: GymEnv, buffer: ReplayBuffer | None) -> ReplayBuff
     if algo.impl is None:
         algo.build_with_env(env)
     return create_fifo_replay_buffer(BUFFER_SIZE, env=env) if buffer is None else buffer
+
+
+def _has_minibatch(algo: Any, buffer: ReplayBuffer) -> bool:
+    """True if the buffer, and those of all processes that learn together, have more transitions than a minibatch."""
+    has, group = buffer.transition_count > algo.batch_size, getattr(algo.impl.agent, "learner_group", None)
+    return has if group is None else all(group.of_all(has))

@@ -36,6 +36,9 @@ class RandomPolicy(QLearningAlgoBase, config_class=RandomPolicyConfig):
     def build(self, observation_shape: Shape, action_size: int) -> Implementation:
         return Implementation(self, None, Parts())
 
+    def save_policy(self, fname: str) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has no network to export")
+
     def predict(self, x: Observation) -> NDArray:
         return self.sample_action(x)
 

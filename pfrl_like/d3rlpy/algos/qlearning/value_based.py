@@ -122,6 +122,8 @@ class DiscreteCQL(DoubleDQN, config_class=DiscreteCQLConfig):
         return gap
 
     def report(self, error: Tensor, statistics: Mapping[str, Tensor]) -> dict[str, float]:
+        if self.compiled:  # a compiled update does not store the gap
+            return {"loss": float(statistics["loss"])}
         loss, gap = float(statistics["loss"]), float(self._last_gap)
         return {"loss": loss, "td_loss": loss - self.config.alpha * gap, "conservative_loss": gap}
 

@@ -10,51 +10,18 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from d3rlpy_parts import CONFIGS, ENCODER, OBS, QUIET, dataset, is_discrete, small, trained
 
 import pfrl_like.d3rlpy as d3rlpy
-from pfrl_like.d3rlpy.base import ALGORITHMS
 from pfrl_like.dataset import MDPDataset as LibraryDataset
 from pfrl_like.errors import CheckpointError, NotFittedError
 
-ENCODER = d3rlpy.models.VectorEncoderFactory([8])
-CONFIGS = [
-    config for config, algo in ALGORITHMS.items()
-    if config.__module__.endswith("configs") and issubclass(algo, d3rlpy.algos.QLearningAlgoBase)
-    and "Random" not in config.__name__
-]  # fmt: skip
 #: Fields that d3rlpy 2.8 ignores, too.
 IGNORED = {
     "BCQConfig": {"update_actor_interval"}, "CRRConfig": {"update_actor_interval", "tau", "target_update_interval"},
     "BEARConfig": {"alpha_learning_rate"}, "PLASConfig": {"imitator_optim_factory"},
     "PLASWithPerturbationConfig": {"imitator_optim_factory"},
 }  # fmt: skip
-
-
-def is_discrete(config: Any) -> bool:
-    return ALGORITHMS[config].get_action_type(None) is d3rlpy.ActionSpace.DISCRETE  # type: ignore[arg-type]
-
-
-def small(config: Any, **options: Any) -> Any:
-    encoders = {each.name: ENCODER for each in dataclasses.fields(config) if each.name.endswith("encoder_factory")}
-    steps = {"warmup_steps": 1} if any(each.name == "warmup_steps" for each in dataclasses.fields(config)) else {}
-    return config(**{"batch_size": 8} | encoders | steps | options)
-
-
-def dataset(discrete: bool) -> Any:
-    rng, ends = np.random.default_rng(0), np.arange(40) % 20 == 19
-    actions = rng.integers(0, 3, 40) if discrete else rng.uniform(-2, 2, (40, 2)).astype(np.float32)
-    observations = rng.normal(size=(40, 3)).astype(np.float32)
-    return d3rlpy.dataset.MDPDataset(observations, actions, np.arange(40.0, dtype=np.float32), ends)
-
-
-def trained(config: Any, n_steps: int = 4, **options: Any) -> Any:
-    algo = small(config, **options).create()
-    algo.fit(dataset(is_discrete(config)), n_steps, 2, logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
-             show_progress=False)  # fmt: skip
-    return algo
-
-
-OBS = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
 
 
 def test_the_implementation_takes_scaled_observations_and_has_the_parts() -> None:
@@ -102,8 +69,7 @@ def test_each_field_of_a_config_has_an_effect(config: Any, monkeypatch: pytest.M
 
     algo = small(config).create()
     monkeypatch.setattr(config, "__getattribute__", note)
-    algo.fit(dataset(is_discrete(config)), 2, 2, logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
-             show_progress=False)  # fmt: skip
+    algo.fit(dataset(is_discrete(config)), 2, 2, **QUIET)
     fields = {each.name for each in dataclasses.fields(config)}
     unread = fields - read - set(algo.arguments)
     assert unread <= IGNORED.get(config.__name__, set()), unread
@@ -169,7 +135,7 @@ def test_a_dataset_of_the_library_is_converted() -> None:
         OBS[:3], np.array([0, 1, 1]), rewards, np.array([0, 0, 1]), discrete_action=True, reward_convention="same_row"
     )
     algo = small(d3rlpy.algos.DQNConfig, batch_size=2).create()
-    algo.fit(data, 1, 1, logger_adapter=d3rlpy.logging.NoopAdapterFactory(), show_progress=False)
+    algo.fit(data, 1, 1, **QUIET)
     assert algo.action_size == 2 and algo.grad_step == 1
 
 
@@ -260,6 +226,6 @@ def test_fitted_q_evaluation_learns_the_value_of_an_algorithms_actions(discrete:
     algo = trained(d3rlpy.algos.DQNConfig if discrete else d3rlpy.algos.TD3Config)
     config = d3rlpy.ope.FQEConfig(batch_size=8, encoder_factory=ENCODER, n_critics=2)
     fqe = (d3rlpy.ope.DiscreteFQE if discrete else d3rlpy.ope.FQE)(algo, config)
-    fqe.fit(dataset(discrete), 4, 2, logger_adapter=d3rlpy.logging.NoopAdapterFactory(), show_progress=False)
+    fqe.fit(dataset(discrete), 4, 2, **QUIET)
     np.testing.assert_array_equal(fqe.predict(OBS), algo.predict(OBS))
     assert fqe.predict_value(OBS, fqe.predict(OBS)).shape == (5,) and fqe.algo is algo
