@@ -29,6 +29,8 @@ def sample_batch(
 ) -> Batch:
     """Sample transitions with replacement for `agent.update`, with NumPy's global stream, like d3rlpy.
 
+    If a subclass of `ReplayBuffer` defines `sample_transition_batch` or `sample_transition`, that method samples.
+
     Args:
         dataset: The dataset.
         n: Number of transitions.
@@ -39,8 +41,18 @@ def sample_batch(
     Raises:
         ValueError: If there are no transitions.
     """
-    parts = [batch_of(each, each.sample_indices(k), gamma, device, returns=returns) for each, k in dataset.shares(n)]
+    own_batches = _overrides(dataset, "sample_transition_batch")
+    shares = [] if own_batches else dataset.shares(n)
+    if own_batches or any(_overrides(each, "sample_transition") for each, _ in shares):
+        discrete = dataset.dataset_info.action_space == ActionSpace.DISCRETE
+        return batch_of_minibatch(dataset.sample_transition_batch(n), gamma, discrete, device, returns=returns)
+    parts = [batch_of(each, each.sample_indices(k), gamma, device, returns=returns) for each, k in shares]
     return parts[0] if len(parts) == 1 else concatenate_batches(parts)
+
+
+def _overrides(dataset: ReplayBuffer, name: str) -> bool:
+    """Return True if a user overrides a method of a dataset, in a subclass or by assignment."""
+    return getattr(getattr(dataset, name), "__func__", None) is not getattr(ReplayBuffer, name)
 
 
 def batch_of(

@@ -151,16 +151,22 @@ class ReplayBuffer:
         return self.transition_picker(*self.buffer[int(self.sample_indices(1)[0])])
 
     def sample_transition_batch(self, batch_size: int) -> TransitionMiniBatch:
-        """Sample transitions with replacement, with NumPy's global stream.
+        """Sample transitions like `sample_transition`, with replacement.
+
+        Args:
+            batch_size: Number of transitions.
 
         Raises:
             ValueError: If there are no transitions.
         """
-        sampled = self._sampled(batch_size)
-        return TransitionMiniBatch.from_transitions([dataset.transition_picker(*pair) for dataset, pair in sampled])
+        shares = self.shares(batch_size)
+        return TransitionMiniBatch.from_transitions([each.sample_transition() for each, n in shares for _ in range(n)])
 
     def sample_trajectory(self, length: int) -> PartialTrajectory:
         """Sample a transition, and return the `length` rows of its episode that end with it.
+
+        Args:
+            length: Number of rows. Missing rows before the first one are zeros.
 
         Raises:
             ValueError: If there are no transitions.
@@ -170,16 +176,15 @@ class ReplayBuffer:
     def sample_trajectory_batch(self, batch_size: int, length: int) -> TrajectoryMiniBatch:
         """Sample trajectories like `sample_trajectory`, with replacement.
 
+        Args:
+            batch_size: Number of trajectories.
+            length: Number of rows of a trajectory.
+
         Raises:
             ValueError: If there are no transitions.
         """
-        parts = [dataset.trajectory_slicer(*pair, length) for dataset, pair in self._sampled(batch_size)]
+        parts = [each.sample_trajectory(length) for each, n in self.shares(batch_size) for _ in range(n)]
         return TrajectoryMiniBatch.from_partial_trajectories(parts)
-
-    def _sampled(self, n: int) -> "list[tuple[ReplayBuffer, tuple[EpisodeBase, int]]]":
-        """Sample n transitions. Return the dataset, and the episode and the index, of each."""
-        shares = self.shares(n)
-        return [(each, each.buffer[i]) for each, count in shares for i in each.sample_indices(count).tolist()]
 
     def dump(self, f: PathOrFile) -> None:
         """Write the episodes to an HDF5 file, or to a binary file object that can be read and written.
