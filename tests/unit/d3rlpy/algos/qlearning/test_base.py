@@ -155,6 +155,8 @@ def test_fit_online_learns_after_a_minibatch_and_collect_only_acts(tmp_path: Pat
     policy: Any = d3rlpy.algos.DiscreteRandomPolicyConfig().create()
     collected = policy.collect(env, n_steps=30, show_progress=False)
     assert collected.transition_count >= 28
+    with pytest.raises(NotImplementedError, match="has no network: call predict"):
+        policy.impl.predict_best_action(torch.as_tensor(OBS))
 
 
 def test_parameters_and_states_of_optimisers_are_copied_and_forgotten() -> None:
