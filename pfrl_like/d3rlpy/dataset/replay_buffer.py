@@ -129,7 +129,7 @@ class ReplayBuffer:
         self._writer.clip_episode(terminated)
 
     def shares(self, n: int) -> "list[tuple[ReplayBuffer, int]]":
-        """Return this dataset, and n."""
+        """Return the datasets from which n transitions are sampled, with their numbers: this dataset, and n."""
         return [(self, n)]
 
     def sample_indices(self, n: int) -> Indices:
@@ -187,7 +187,10 @@ class ReplayBuffer:
         return TrajectoryMiniBatch.from_partial_trajectories(parts)
 
     def dump(self, f: PathOrFile) -> None:
-        """Write the episodes to an HDF5 file, or to a binary file object that can be read and written.
+        """Write the episodes to an HDF5 file.
+
+        Args:
+            f: Path of the file, which is replaced, or a binary file object that can be read and written.
 
         Raises:
             CheckpointError: If the file cannot be written.
@@ -204,7 +207,15 @@ class ReplayBuffer:
         trajectory_slicer: TrajectorySlicerProtocol | None = None,
         writer_preprocessor: WriterPreprocessProtocol | None = None,
     ) -> "ReplayBuffer":
-        """Return a dataset of the episodes that a generator returns."""
+        """Return a dataset of the episodes that a generator returns.
+
+        Args:
+            episode_generator: Function without arguments that returns a list of episodes.
+            buffer: Buffer of the transitions: `InfiniteBuffer()`, `FIFOBuffer(limit)`, or an object with their methods.
+            transition_picker: Function that makes a transition of a row. If None, single steps.
+            trajectory_slicer: Function that makes a trajectory of rows. If None, rows as they are.
+            writer_preprocessor: Preprocessor of the values that `append` stores. If None, they do not change.
+        """
         episodes = episode_generator()
         return ReplayBuffer(buffer, transition_picker, trajectory_slicer, writer_preprocessor, episodes)
 
@@ -219,6 +230,14 @@ class ReplayBuffer:
         writer_preprocessor: WriterPreprocessProtocol | None = None,
     ) -> "ReplayBuffer":
         """Return a dataset of the episodes in a file of `dump`. Files of d3rlpy 1.x are read by `load_v1`.
+
+        Args:
+            f: Path of the file, or a binary file object.
+            buffer: Buffer of the transitions: `InfiniteBuffer()`, `FIFOBuffer(limit)`, or an object with their methods.
+            episode_cls: Class of the episodes.
+            transition_picker: Function that makes a transition of a row. If None, single steps.
+            trajectory_slicer: Function that makes a trajectory of rows. If None, rows as they are.
+            writer_preprocessor: Preprocessor of the values that `append` stores. If None, they do not change.
 
         Raises:
             CheckpointError: If the file is damaged, or not a file of `dump`.

@@ -21,6 +21,11 @@ class ActionKindError(TypeError, AssertionError):
 def check_kind(algo: Any, discrete: bool, name: str) -> None:
     """Check that an algorithm has the kind of actions of a dataset or an environment.
 
+    Args:
+        algo: The algorithm.
+        discrete: True if the actions of the data are discrete.
+        name: Name of the argument in the error message.
+
     Raises:
         ActionKindError: If it has another kind.
     """
@@ -102,7 +107,7 @@ def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str,
     with contextlib.closing(logger), learners(algo):
         for epoch in range(1, n_steps // per_epoch + 1):
             clock = Clock(epoch * per_epoch, (epoch - 1) * per_epoch)
-            train(Updates(algo, dataset, logger), clock, [log], given.show_progress)
+            run_with_progress(Updates(algo, dataset, logger), clock, [log], given.show_progress)
             if given.epoch_callback is not None:
                 given.epoch_callback(algo, epoch, clock.t)
             for name, evaluator in (given.evaluators or {}).items():
@@ -140,7 +145,14 @@ def learners(algo: Any) -> Any:
     return contextlib.nullcontext() if alone else data_parallel(algo.impl.agent)
 
 
-def train(source: Any, clock: Clock, callbacks: list[Callback], show_progress: bool) -> None:
-    """Run the training loop with a progress bar, or without."""
+def run_with_progress(source: Any, clock: Clock, callbacks: list[Callback], show_progress: bool) -> None:
+    """Run the training loop.
+
+    Args:
+        source: Source of training steps.
+        clock: Clock of the run.
+        callbacks: Functions that are called with the clock after each step.
+        show_progress: True to show a progress bar.
+    """
     with progress_callbacks(clock, show_progress) as bars:
         run(source, clock, [*callbacks, *bars])
