@@ -227,6 +227,7 @@ class QLearningAlgoBase(LearnableBase):
         Raises:
             ValueError: If there are no transitions, or a number is out of range.
             ActionKindError: If the dataset has another kind of actions than the algorithm.
+            TypeError: If `dataset` is no dataset, or an evaluator is not a function.
             NonFiniteError: If a loss is NaN or infinite.
         """
         options = {name: value for name, value in locals().items() if name != "self"}
@@ -271,6 +272,7 @@ class QLearningAlgoBase(LearnableBase):
         Raises:
             ValueError: If there are no transitions, or a number is out of range.
             ActionKindError: If the dataset has another kind of actions than the algorithm.
+            TypeError: If `dataset` is no dataset, or an evaluator is not a function.
             NonFiniteError: If a loss is NaN or infinite.
         """
         return offline.epochs(self, dataset, SimpleNamespace(**locals()))

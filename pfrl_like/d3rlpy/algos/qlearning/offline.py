@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pfrl_like.algos.fitting.epochs import progress_callbacks
+from pfrl_like.algos.fitting.fitting import named_scorers
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
 from pfrl_like.d3rlpy.dataset.library import as_replay_buffer
 from pfrl_like.d3rlpy.logging import D3RLPyLogger, NoopAdapterFactory
@@ -84,6 +85,7 @@ def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str,
     """
     n_steps, per_epoch = given.n_steps, given.n_steps_per_epoch
     check_counts(n_steps=n_steps, n_steps_per_epoch=per_epoch)
+    evaluators = named_scorers(given.evaluators, "evaluators")
     dataset = as_replay_buffer(dataset)
     check_kind(algo, dataset.dataset_info.action_space == ActionSpace.DISCRETE, "dataset")
     if n_steps < per_epoch:
@@ -110,7 +112,7 @@ def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str,
             run_with_progress(Updates(algo, dataset, logger), clock, [log], given.show_progress)
             if given.epoch_callback is not None:
                 given.epoch_callback(algo, epoch, clock.t)
-            for name, evaluator in (given.evaluators or {}).items():
+            for name, evaluator in evaluators.items():
                 logger.add_metric(name, evaluator(algo, dataset))
             if not by_steps:
                 metrics = logger.commit(epoch, clock.t)

@@ -127,6 +127,15 @@ def test_other_kinds_of_actions_and_algorithms_without_networks_are_refused() ->
         d3rlpy.ope.FQEConfig().create()
     with pytest.raises(ValueError, match="batch axis"):
         trained(d3rlpy.algos.DQNConfig).predict(OBS[0])
+    with pytest.raises(TypeError, match="evaluators.*expected a function"):
+        algo.fit(dataset(True), 2, 2, evaluators={"none": None}, **QUIET)
+
+
+@pytest.mark.parametrize("options", [{"n_critics": 0}, {"target_update_interval": 0}])
+def test_numbers_out_of_range_are_refused_by_name(options: dict[str, int]) -> None:
+    for config in (d3rlpy.algos.CRRConfig, d3rlpy.algos.DiscreteSACConfig, d3rlpy.algos.DQNConfig):
+        with pytest.raises(ValueError, match=f"{[*options][0]} is 0"):
+            small(config, **options).create().create_impl((3,), 2)
 
 
 def test_a_dataset_of_the_library_is_converted() -> None:
