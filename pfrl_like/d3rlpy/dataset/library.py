@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pfrl_like.algos.fitting.epochs import is_overridden
 from pfrl_like.batch import Batch, concatenate_batches, map_nested
 from pfrl_like.columns import ENDED, Columns, Indices, stacks
 from pfrl_like.d3rlpy.constants import ActionSpace
@@ -41,18 +42,13 @@ def sample_batch(
     Raises:
         ValueError: If there are no transitions.
     """
-    own_batches = _overrides(dataset, "sample_transition_batch")
+    own_batches = is_overridden(dataset, "sample_transition_batch")
     shares = [] if own_batches else dataset.shares(n)
-    if own_batches or any(_overrides(each, "sample_transition") for each, _ in shares):
+    if own_batches or any(is_overridden(each, "sample_transition") for each, _ in shares):
         discrete = dataset.dataset_info.action_space == ActionSpace.DISCRETE
         return batch_of_minibatch(dataset.sample_transition_batch(n), gamma, discrete, device, returns=returns)
     parts = [batch_of(each, each.sample_indices(k), gamma, device, returns=returns) for each, k in shares]
     return parts[0] if len(parts) == 1 else concatenate_batches(parts)
-
-
-def _overrides(dataset: ReplayBuffer, name: str) -> bool:
-    """Return True if a user overrides a method of a dataset, in a subclass or by assignment."""
-    return getattr(getattr(dataset, name), "__func__", None) is not getattr(ReplayBuffer, name)
 
 
 def batch_of(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from pfrl_like.algos.fitting.epochs import is_overridden
 from pfrl_like.algos.fitting.saving import export_greedy
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.d3rlpy.algos.qlearning import offline, online
@@ -184,7 +185,7 @@ class QLearningAlgoBase(LearnableBase):
         The minibatch is read from columns, unless a subclass defines `update`, or scaled rewards are to be summed.
         """
         slow = self.need_returns_to_go and self.reward_scaler is not None
-        if slow or getattr(self.update, "__func__", None) is not QLearningAlgoBase.update:
+        if slow or is_overridden(self, "update"):
             minibatch = dataset.sample_transition_batch(self.batch_size)
             return lambda: self.update(minibatch)
         returns = self.need_returns_to_go
@@ -346,7 +347,7 @@ class QLearningAlgoBase(LearnableBase):
             env: Environment with the five-value `step`.
             buffer: Buffer of the transitions. If None, the last 1000000 are kept.
             explorer: Explorer that selects the actions. If None, they are sampled from the policy.
-            deterministic: True to select greedy actions.
+            deterministic: True to select greedy actions, without the explorer.
             n_steps: Number of environment steps.
             show_progress: True to show a progress bar.
 

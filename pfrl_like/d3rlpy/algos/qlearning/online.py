@@ -28,7 +28,7 @@ class EnvironmentSteps:
         buffer: Buffer of the transitions.
         logger: Log of times and returns.
         explorer: Explorer that selects the actions. If None, they are sampled from the policy.
-        deterministic: True to select greedy actions.
+        deterministic: True to select greedy actions, without the explorer.
         random_steps: Steps before this number have random actions.
     """
 
