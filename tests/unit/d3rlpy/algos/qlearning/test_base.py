@@ -129,6 +129,18 @@ def test_other_kinds_of_actions_and_algorithms_without_networks_are_refused() ->
         trained(d3rlpy.algos.DQNConfig).predict(OBS[0])
 
 
+def test_values_need_one_action_or_as_many_as_observations() -> None:
+    algo = trained(d3rlpy.algos.DQNConfig)
+    with pytest.raises(ValueError, match="action has 2 rows, but x has 5 observations"):
+        algo.predict_value(OBS, np.zeros(2, int))
+    np.testing.assert_array_equal(algo.predict_value(OBS, np.ones(1)), algo.predict_value(OBS, np.ones(5)))
+
+
+def test_a_list_of_episodes_is_refused_with_the_call_that_makes_a_dataset() -> None:
+    with pytest.raises(TypeError, match="dataset is list, .*call create_infinite_replay_buffer"):
+        small(d3rlpy.algos.DQNConfig).create().fit(dataset(True).episodes, 2, 2)
+
+
 def test_a_dataset_of_the_library_is_converted() -> None:
     rewards = np.array([0.0, 1.0, 2.0], np.float32)
     data = LibraryDataset(
