@@ -131,7 +131,7 @@ class LearnableBase(ABC):
     def __init__(self, config: Any, device: DeviceArg, enable_ddp: bool, impl: Any = None) -> None:
         for name, value in vars(config).items():
             if name.endswith(("_scaler", "_factory")) and isinstance(value, str | type):
-                raise TypeError(f"{name} is {value!r:.80}, expected an object: d3rlpy 2 has no names of them")
+                raise TypeError(f"{name} is {value!r:.80}, expected an object, not its name or class")
         if config.action_scaler is not None and self.get_action_type() is ActionSpace.DISCRETE:
             raise ValueError(f"action_scaler is {config.action_scaler}, expected None, because actions are discrete")
         self._config, self._device, self._enable_ddp = config, device_name(device), enable_ddp
