@@ -309,7 +309,7 @@ def test_datasets_of_the_library_are_converted_and_others_are_refused() -> None:
     algo.build_with_dataset(data.to_library_dataset())
     assert (algo.observation_shape, algo.action_size) == ((3,), 3)
     for train in (lambda: algo.fit(data.episodes, 2, 2, **QUIET), lambda: algo.build_with_dataset(data.episodes)):
-        with pytest.raises(TypeError, match="dataset is .*, expected a ReplayBuffer or an MDPDataset of pfrl_like"):
+        with pytest.raises(TypeError, match="dataset is .*, expected a ReplayBuffer or an MDPDataset"):
             train()
 
 
