@@ -160,7 +160,8 @@ class PPO(NoFit, NoValues, Estimator):
             callback: Function called as (estimator, epoch, steps so far) at the end of every epoch.
             tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
             resume: True to save a checkpoint after each epoch, and to continue a run that was stopped from its newest
-                checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder.
+                checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder, and
+                `save_metrics` must be True.
 
         Returns:
             The estimator itself.

@@ -415,12 +415,16 @@ def device_name(device: DeviceArg) -> str:
 
     Raises:
         TypeError: If `device` has the wrong type.
+        ValueError: If PyTorch has no device of this name.
     """
     if device is None or isinstance(device, bool):
         return "cuda:0" if device else "cpu:0"
-    if isinstance(device, int | str):
-        return device if isinstance(device, str) else f"cuda:{device}"
-    raise TypeError(f"device is {device!r}, expected a bool, the index of a GPU, a name of PyTorch, or None")
+    if not isinstance(device, int | str):
+        raise TypeError(f"device is {device!r}, expected a bool, the index of a GPU, a name of PyTorch, or None")
+    try:
+        return str(torch.device(device if isinstance(device, str) else f"cuda:{device}"))
+    except RuntimeError as error:
+        raise ValueError(f"device is {device!r}, expected the index or the name of a device: {error}") from error
 
 
 def n_entries(observation_shape: Any) -> int:

@@ -65,6 +65,9 @@ class Config:
     def deserialize(cls, serialized_config: str) -> Self:
         """Return the config of a JSON text.
 
+        Args:
+            serialized_config: Result of `serialize`.
+
         Raises:
             CheckpointError: If the text is not a JSON dict.
             ValueError: If a type is unknown. `deserialize_from_dict` documents the other errors.
@@ -74,6 +77,11 @@ class Config:
     @classmethod
     def deserialize_from_dict(cls, dict_config: dict[str, Any]) -> Self:
         """Return the config with these fields. Missing fields have their defaults. Unknown fields are ignored.
+
+        A warning names the unknown fields.
+
+        Args:
+            dict_config: Result of `serialize_to_dict`, or values of some fields.
 
         Raises:
             ValueError: If the type of a config in a field is unknown. The message names the known types.
@@ -89,6 +97,9 @@ class Config:
     @classmethod
     def deserialize_from_file(cls, path: str) -> Self:
         """Return the config of a JSON file of at most `MAX_JSON` bytes.
+
+        Args:
+            path: Path of the file.
 
         Raises:
             CheckpointError: If the file cannot be read, or is not a JSON dict.

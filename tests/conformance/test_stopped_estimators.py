@@ -154,9 +154,9 @@ def test_a_fit_that_resumes_with_other_values_warns(tmp_path: Path, caplog: pyte
 
 
 def test_what_does_not_resume_is_refused(tmp_path: Path) -> None:
-    for options in ({"with_timestamp": True}, {"save_metrics": False}, {"enable_ddp": True}):
-        with pytest.raises(ValueError, match="resume needs with_timestamp=False, save_metrics=True"):
-            fit("DQN", tmp_path, **options)
+    for name, value in {"with_timestamp": True, "save_metrics": False, "enable_ddp": True}.items():
+        with pytest.raises(ValueError, match=f"{name} is {value}, but resume=True needs .*: pass {name}={not value}"):
+            fit("DQN", tmp_path, **{name: value})
     fit("DQN", tmp_path, n_epochs=1)
     with pytest.raises(CheckpointError, match="has no checkpoint to resume from"):
         fit("DoubleDQN", tmp_path, algo=make("DQN", encoder_params={"hidden_units": [5]}))

@@ -39,9 +39,14 @@ _LOGGER = logging.getLogger(__name__)
 RUNS = "runs"
 
 
-def is_overridden(algo: Any, *names: str) -> bool:
-    """Return True if the user overrides one of these methods in a subclass, in a mixin or by assignment."""
-    methods = (method for name in names if callable(method := getattr(algo, name, None)))
+def is_overridden(owner: Any, *names: str) -> bool:
+    """Return True if the user overrides one of these methods in a subclass, in a mixin or by assignment.
+
+    Args:
+        owner: Object of a class of this package, or of a subclass.
+        names: Names of methods.
+    """
+    methods = (method for name in names if callable(method := getattr(owner, name, None)))
     # `__module__` cannot be used, because functools.wraps copies it.
     scopes = (getattr(getattr(method, "__func__", method), "__globals__", {}) for method in methods)
     return any(not scope.get("__name__", "").startswith("pfrl_like.") for scope in scopes)

@@ -27,7 +27,8 @@ _LOGGER = logging.getLogger(__name__)
 Scorer = Callable[[Any, Any], float]
 #: Iterator over pairs (epoch, metrics).
 Epochs = Iterator[tuple[int, dict[str, float]]]
-
+#: Values that arguments of `fit` and `fit_online` must have if `resume` is True.
+_TO_RESUME = {"with_timestamp": False, "save_metrics": True, "logger_adapter": None, "enable_ddp": False}
 
 #: Type of a `fit` method.
 Fit = TypeVar("Fit", bound=Callable[..., Any])
@@ -121,7 +122,8 @@ class Fitting:
                 has fewer updates. Only the first process prints and writes files.
             tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
             resume: True to save a checkpoint after each epoch, and to continue a run that was stopped from its newest
-                checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder.
+                checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder,
+                `save_metrics` must be True, `logger_adapter` None, and `enable_ddp` False.
 
         Returns:
             The estimator itself.
@@ -267,8 +269,9 @@ class Training:
     def __post_init__(self) -> None:
         self.epoch, self._params = self.first, self.algo.get_params(deep=False)
         check_flags(resume=self.resume)
-        if self.resume and (self.with_timestamp or not self.save_metrics or self.logger_adapter or self.enable_ddp):
-            raise ValueError("resume needs with_timestamp=False, save_metrics=True, no logger_adapter, no enable_ddp")
+        for name, needed in _TO_RESUME.items() if self.resume else ():
+            if (given := getattr(self, name)) != needed:
+                raise ValueError(f"{name} is {given!r:.80}, but resume=True needs {needed}: pass {name}={needed}")
         check_counts(n_steps_per_epoch=self.n_steps_per_epoch, save_interval=self.save_interval)
         check_counts(logging_steps=self.logging_steps)
         check_counts(optional=True, n_steps=self.n_steps)
@@ -314,7 +317,7 @@ class Training:
         learners: Any = data_parallel(algo.impl, same_data=True) if self.enable_ddp else contextlib.nullcontext()
         with learners, RunLog(self, per_epoch, source=self) as log:
             log.params(algo._json_params() | logged_convention(data.source))
-            log.resume([self], start)
+            log.resume([], start)
             epoch, step = self.epoch, start.t
             while epoch < n_epochs if self.n_steps is None else step < self.n_steps:
                 data.begin_epoch(algo)

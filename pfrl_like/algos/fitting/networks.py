@@ -14,7 +14,7 @@ from pfrl_like.distributions import ClippedGaussian
 from pfrl_like.encoders import Encoder
 from pfrl_like.nn import ActivityPenalty, ConditionalVAE
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
-from pfrl_like.utils.checks import check_choice, check_counts
+from pfrl_like.utils.checks import check_choice, check_counts, check_numbers
 from pfrl_like.utils.contexts import ignores_training
 
 #: Number of quantiles of "qr", number of fractions of "fqf" (arXiv:1911.02140), and number of cosines per fraction of
@@ -155,7 +155,16 @@ def adam(module: nn.Module, lr: float, eps: float, weight_decay: float = 0.0) ->
 
 
 def copy_targets_by_interval(agent: Any, interval: float) -> None:
-    """Make an agent copy its parameters to the target networks every `interval` updates, without soft updates."""
+    """Make an agent copy its parameters to the target networks every `interval` updates, without soft updates.
+
+    Args:
+        agent: The agent.
+        interval: Number of updates, which is rounded down.
+
+    Raises:
+        ValueError: If `interval` is less than 1.
+    """
+    check_numbers(1, target_update_interval=interval)
     agent._targets = dataclasses.replace(agent._targets, schedule="by interval")
     agent.target_update_method, agent.target_update_interval = "hard", int(interval)
     agent.sync_target_network()

@@ -307,7 +307,8 @@ class OnlineFitting:
             tensorboard_dir: Directory in which the directory `runs` is created. If None, the current directory.
             timelimit_aware: Must be True: a step at which a time limit ends the episode is truncated, not terminal.
             resume: True to save a checkpoint after each epoch, and to continue a run that was stopped from its newest
-                checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder.
+                checkpoint. Then `with_timestamp` must be False, because the run is found by the name of its folder, and
+                `save_metrics` must be True.
 
         Returns:
             The estimator itself.

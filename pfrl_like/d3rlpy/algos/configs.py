@@ -115,8 +115,8 @@ class TransformerConfig(LearnableConfig):
     """Base class of configs of transformers.
 
     Args:
-        batch_size: Number of transitions per minibatch.
-        gamma: Discount factor per step.
+        batch_size: Number of sequences per minibatch.
+        gamma: Discount factor per step. It has no effect.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
@@ -159,8 +159,7 @@ class NFQConfig(ValueConfig, type_name="nfq"):
         gamma: Discount factor per step.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+        action_scaler: Must be None, because actions are discrete.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
@@ -181,8 +180,7 @@ class DQNConfig(ValueConfig, type_name="dqn"):
         gamma: Discount factor per step.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+        action_scaler: Must be None, because actions are discrete.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
@@ -206,8 +204,7 @@ class DoubleDQNConfig(DQNConfig, type_name="double_dqn"):
         gamma: Discount factor per step.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+        action_scaler: Must be None, because actions are discrete.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
@@ -229,8 +226,7 @@ class DiscreteBCQConfig(ValueConfig, type_name="discrete_bcq"):
         gamma: Discount factor per step.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+        action_scaler: Must be None, because actions are discrete.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
@@ -260,8 +256,7 @@ class DiscreteCQLConfig(DQNConfig, type_name="discrete_cql"):
         gamma: Discount factor per step.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+        action_scaler: Must be None, because actions are discrete.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
@@ -469,8 +464,7 @@ class DiscreteSACConfig(LearnableConfig, type_name="discrete_sac"):
         gamma: Discount factor per step.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+        action_scaler: Must be None, because actions are discrete.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
@@ -664,7 +658,7 @@ class CRRConfig(ActorCriticConfig, type_name="crr"):
             `tau`.
         tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         target_update_interval: Number of updates per copy of the parameters to the target networks.
-        update_actor_interval: Number of critic updates per update of the policy.
+        update_actor_interval: Ignored, as in d3rlpy: the policy is updated with the critics.
     """
 
     batch_size: int = 100
@@ -743,7 +737,7 @@ class BCQConfig(ImitatorConfig, type_name="bcq"):
         q_func_factory: Factory of the Q-functions.
         tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         n_critics: Number of Q-functions. Targets use the minimum of their values.
-        update_actor_interval: Number of critic updates per update of the policy.
+        update_actor_interval: Ignored, as in d3rlpy: the policy is updated with the critics.
         lam: Weight of the minimum over the critics in targets. The maximum has the weight 1 - lam.
         n_action_samples: Number of sampled actions from which the policy selects the action with the highest value.
         action_flexibility: Maximum absolute change of a sampled action.
@@ -778,7 +772,8 @@ class PLASConfig(ImitatorConfig, type_name="plas"):
         imitator_learning_rate: Learning rate of the model of recorded actions.
         actor_optim_factory: Factory of the policy's optimiser.
         critic_optim_factory: Factory of the critics' optimiser.
-        imitator_optim_factory: Factory of the optimiser of the model of recorded actions.
+        imitator_optim_factory: Ignored, as in d3rlpy: `critic_optim_factory` also makes the optimiser of the model of
+            recorded actions.
         actor_encoder_factory: Factory of the policy's encoder.
         critic_encoder_factory: Factory of the critics' encoders.
         imitator_encoder_factory: Factory of the encoders of the model of recorded actions.
@@ -816,7 +811,8 @@ class PLASWithPerturbationConfig(PLASConfig, type_name="plas_with_perturbation")
         imitator_learning_rate: Learning rate of the model of recorded actions.
         actor_optim_factory: Factory of the policy's optimiser.
         critic_optim_factory: Factory of the critics' optimiser.
-        imitator_optim_factory: Factory of the optimiser of the model of recorded actions.
+        imitator_optim_factory: Ignored, as in d3rlpy: `critic_optim_factory` also makes the optimiser of the model of
+            recorded actions.
         actor_encoder_factory: Factory of the policy's encoder.
         critic_encoder_factory: Factory of the critics' encoders.
         imitator_encoder_factory: Factory of the encoders of the model of recorded actions.
@@ -850,7 +846,7 @@ class BEARConfig(LearnableConfig, type_name="bear"):
         critic_learning_rate: Learning rate of the critics.
         imitator_learning_rate: Learning rate of the model of recorded actions.
         temp_learning_rate: Learning rate of the temperature.
-        alpha_learning_rate: Learning rate of the Lagrange multiplier alpha.
+        alpha_learning_rate: Ignored, as in d3rlpy: `actor_learning_rate` is also that of the Lagrange multiplier alpha.
         actor_optim_factory: Factory of the policy's optimiser.
         critic_optim_factory: Factory of the critics' optimiser.
         imitator_optim_factory: Factory of the optimiser of the model of recorded actions.
@@ -910,13 +906,13 @@ class BCConfig(LearnableConfig, type_name="bc"):
 
     Args:
         batch_size: Number of transitions per minibatch.
-        gamma: Discount factor per step.
+        gamma: Discount factor per step. It has no effect.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+            fitted. It has no effect.
         compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         policy_type: "deterministic" or "stochastic".
@@ -937,13 +933,12 @@ class DiscreteBCConfig(LearnableConfig, type_name="discrete_bc"):
 
     Args:
         batch_size: Number of transitions per minibatch.
-        gamma: Discount factor per step.
+        gamma: Discount factor per step. It has no effect.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+        action_scaler: Must be None, because actions are discrete.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+            fitted. It has no effect.
         compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
         learning_rate: Learning rate.
         optim_factory: Factory of the optimiser.
@@ -963,15 +958,12 @@ class RandomPolicyConfig(LearnableConfig, type_name="random_policy"):
     """Config of a policy of random continuous actions.
 
     Args:
-        batch_size: Unused.
-        gamma: Unused.
-        observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
-        reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
-        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
+        batch_size: Number of transitions per minibatch. It has no effect.
+        gamma: Discount factor per step. It has no effect.
+        observation_scaler: Scaler of observations. It has no effect.
+        action_scaler: Scaler of actions, whose range the actions have. If None, their range is [-1, 1].
+        reward_scaler: Scaler of rewards. It has no effect.
+        compile_graph: True to compile the update. It has no effect.
         distribution: "uniform" or "normal".
         normal_std: Standard deviation of normal actions.
     """
@@ -985,15 +977,12 @@ class DiscreteRandomPolicyConfig(LearnableConfig, type_name="discrete_random_pol
     """Config of a policy of random discrete actions.
 
     Args:
-        batch_size: Unused.
-        gamma: Unused.
-        observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
-        reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
-        compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.
+        batch_size: Number of transitions per minibatch. It has no effect.
+        gamma: Discount factor per step. It has no effect.
+        observation_scaler: Scaler of observations. It has no effect.
+        action_scaler: Must be None, because actions are discrete.
+        reward_scaler: Scaler of rewards. It has no effect.
+        compile_graph: True to compile the update. It has no effect.
     """
 
 
@@ -1002,8 +991,8 @@ class DecisionTransformerConfig(TransformerConfig, type_name="decision_transform
     """Config of Decision Transformer (arXiv:2106.01345).
 
     Args:
-        batch_size: Number of transitions per minibatch.
-        gamma: Discount factor per step.
+        batch_size: Number of sequences per minibatch.
+        gamma: Discount factor per step. It has no effect.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
@@ -1034,12 +1023,11 @@ class DiscreteDecisionTransformerConfig(TransformerConfig, type_name="discrete_d
     """Config of Decision Transformer for discrete actions (arXiv:2106.01345).
 
     Args:
-        batch_size: Number of transitions per minibatch.
-        gamma: Discount factor per step.
+        batch_size: Number of sequences per minibatch.
+        gamma: Discount factor per step. It has no effect.
         observation_scaler: Scaler of observations. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
-        action_scaler: Scaler of continuous actions. If None, they are not scaled. `fit` fits a scaler that is not
-            fitted.
+        action_scaler: Must be None, because actions are discrete.
         reward_scaler: Scaler of rewards in training. If None, they are not scaled. `fit` fits a scaler that is not
             fitted.
         compile_graph: True to compile the update, also on the CPU, where d3rlpy does not compile.

@@ -311,14 +311,35 @@ class TransformerAlgoBase(LearnableBase):
 
 
 class DecisionTransformer(TransformerAlgoBase, config_class=DecisionTransformerConfig):
-    """Decision Transformer. The arguments are those of `TransformerAlgoBase`."""
+    """Decision Transformer; see `TransformerAlgoBase` for its loss.
+
+    Args:
+        config: Config of the algorithm.
+        device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
+        enable_ddp: True to average gradients over the processes of PyTorch's default process group.
+        impl: Agent to use. If None, `create_impl` builds an agent.
+
+    Raises:
+        TypeError: If `device` has the wrong type.
+    """
 
     def get_action_type(self) -> ActionSpace:
         return ActionSpace.CONTINUOUS
 
 
 class DiscreteDecisionTransformer(TransformerAlgoBase, config_class=DiscreteDecisionTransformerConfig):
-    """Decision Transformer for discrete actions. The arguments are those of `TransformerAlgoBase`."""
+    """Decision Transformer for discrete actions; see `TransformerAlgoBase` for its loss.
+
+    Args:
+        config: Config of the algorithm.
+        device: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
+        enable_ddp: True to average gradients over the processes of PyTorch's default process group.
+        impl: Agent to use. If None, `create_impl` builds an agent.
+
+    Raises:
+        ValueError: If the config has an `action_scaler`.
+        TypeError: If `device` has the wrong type.
+    """
 
     def get_action_type(self) -> ActionSpace:
         return ActionSpace.DISCRETE
@@ -327,11 +348,17 @@ class DiscreteDecisionTransformer(TransformerAlgoBase, config_class=DiscreteDeci
         """Make one update, and set the learning rate of the next one, the metric `learning_rate`.
 
         The rate grows linearly for `warmup_tokens` steps of the data, then it falls as a cosine, at most to a tenth.
-        Files do not contain the number of these steps, as in d3rlpy. The arguments and errors are those of
-        `TransformerAlgoBase.update`.
+        Files do not contain the number of these steps, as in d3rlpy.
+
+        Args:
+            batch: Minibatch of `sample_trajectory_batch`. The algorithm scales its values.
+
+        Raises:
+            NotFittedError: If the networks are not built.
+            NonFiniteError: If the loss or a gradient is NaN or infinite.
         """
         metrics, built, first = super().update(batch), self._built, self.config.warmup_tokens
-        built.n_tokens = n = getattr(built, "n_tokens", 0) + int(batch.masks.sum())
+        built.n_tokens = n = built.n_tokens + int(batch.masks.sum())
         progress = (n - first) / max(1, self.config.final_tokens - first)
         factor = n / first if n < first else max(0.1, (1 + math.cos(math.pi * progress)) / 2)
         for group in built.modules.optim.optim.param_groups:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pfrl_like.algos.fitting.epochs import is_overridden
 from pfrl_like.batch import Batch, concatenate_batches, map_nested
 from pfrl_like.columns import ENDED, Columns, Indices, stacks
 from pfrl_like.d3rlpy.constants import ActionSpace
@@ -29,6 +30,8 @@ def sample_batch(
 ) -> Batch:
     """Sample transitions with replacement for `agent.update`, with NumPy's global stream, like d3rlpy.
 
+    If a subclass of `ReplayBuffer` defines `sample_transition_batch` or `sample_transition`, that method samples.
+
     Args:
         dataset: The dataset.
         n: Number of transitions.
@@ -39,7 +42,12 @@ def sample_batch(
     Raises:
         ValueError: If there are no transitions.
     """
-    parts = [batch_of(each, each.sample_indices(k), gamma, device, returns=returns) for each, k in dataset.shares(n)]
+    own_batches = is_overridden(dataset, "sample_transition_batch")
+    shares = [] if own_batches else dataset.shares(n)
+    if own_batches or any(is_overridden(each, "sample_transition") for each, _ in shares):
+        discrete = dataset.dataset_info.action_space == ActionSpace.DISCRETE
+        return batch_of_minibatch(dataset.sample_transition_batch(n), gamma, discrete, device, returns=returns)
+    parts = [batch_of(each, each.sample_indices(k), gamma, device, returns=returns) for each, k in shares]
     return parts[0] if len(parts) == 1 else concatenate_batches(parts)
 
 

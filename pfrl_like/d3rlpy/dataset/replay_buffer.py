@@ -129,7 +129,7 @@ class ReplayBuffer:
         self._writer.clip_episode(terminated)
 
     def shares(self, n: int) -> "list[tuple[ReplayBuffer, int]]":
-        """Return this dataset, and n."""
+        """Return the datasets from which n transitions are sampled, with their numbers: this dataset, and n."""
         return [(self, n)]
 
     def sample_indices(self, n: int) -> Indices:
@@ -151,16 +151,22 @@ class ReplayBuffer:
         return self.transition_picker(*self.buffer[int(self.sample_indices(1)[0])])
 
     def sample_transition_batch(self, batch_size: int) -> TransitionMiniBatch:
-        """Sample transitions with replacement, with NumPy's global stream.
+        """Sample transitions like `sample_transition`, with replacement.
+
+        Args:
+            batch_size: Number of transitions.
 
         Raises:
             ValueError: If there are no transitions.
         """
-        sampled = self._sampled(batch_size)
-        return TransitionMiniBatch.from_transitions([dataset.transition_picker(*pair) for dataset, pair in sampled])
+        shares = self.shares(batch_size)
+        return TransitionMiniBatch.from_transitions([each.sample_transition() for each, n in shares for _ in range(n)])
 
     def sample_trajectory(self, length: int) -> PartialTrajectory:
         """Sample a transition, and return the `length` rows of its episode that end with it.
+
+        Args:
+            length: Number of rows. Missing rows before the first one are zeros.
 
         Raises:
             ValueError: If there are no transitions.
@@ -170,19 +176,21 @@ class ReplayBuffer:
     def sample_trajectory_batch(self, batch_size: int, length: int) -> TrajectoryMiniBatch:
         """Sample trajectories like `sample_trajectory`, with replacement.
 
+        Args:
+            batch_size: Number of trajectories.
+            length: Number of rows of a trajectory.
+
         Raises:
             ValueError: If there are no transitions.
         """
-        parts = [dataset.trajectory_slicer(*pair, length) for dataset, pair in self._sampled(batch_size)]
+        parts = [each.sample_trajectory(length) for each, n in self.shares(batch_size) for _ in range(n)]
         return TrajectoryMiniBatch.from_partial_trajectories(parts)
 
-    def _sampled(self, n: int) -> "list[tuple[ReplayBuffer, tuple[EpisodeBase, int]]]":
-        """Sample n transitions. Return the dataset, and the episode and the index, of each."""
-        shares = self.shares(n)
-        return [(each, each.buffer[i]) for each, count in shares for i in each.sample_indices(count).tolist()]
-
     def dump(self, f: PathOrFile) -> None:
-        """Write the episodes to an HDF5 file, or to a binary file object that can be read and written.
+        """Write the episodes to an HDF5 file.
+
+        Args:
+            f: Path of the file, which is replaced, or a binary file object that can be read and written.
 
         Raises:
             CheckpointError: If the file cannot be written.
@@ -199,7 +207,15 @@ class ReplayBuffer:
         trajectory_slicer: TrajectorySlicerProtocol | None = None,
         writer_preprocessor: WriterPreprocessProtocol | None = None,
     ) -> "ReplayBuffer":
-        """Return a dataset of the episodes that a generator returns."""
+        """Return a dataset of the episodes that a generator returns.
+
+        Args:
+            episode_generator: Function without arguments that returns a list of episodes.
+            buffer: Buffer of the transitions: `InfiniteBuffer()`, `FIFOBuffer(limit)`, or an object with their methods.
+            transition_picker: Function that makes a transition of a row. If None, single steps.
+            trajectory_slicer: Function that makes a trajectory of rows. If None, rows as they are.
+            writer_preprocessor: Preprocessor of the values that `append` stores. If None, they do not change.
+        """
         episodes = episode_generator()
         return ReplayBuffer(buffer, transition_picker, trajectory_slicer, writer_preprocessor, episodes)
 
@@ -214,6 +230,14 @@ class ReplayBuffer:
         writer_preprocessor: WriterPreprocessProtocol | None = None,
     ) -> "ReplayBuffer":
         """Return a dataset of the episodes in a file of `dump`. Files of d3rlpy 1.x are read by `load_v1`.
+
+        Args:
+            f: Path of the file, or a binary file object.
+            buffer: Buffer of the transitions: `InfiniteBuffer()`, `FIFOBuffer(limit)`, or an object with their methods.
+            episode_cls: Class of the episodes.
+            transition_picker: Function that makes a transition of a row. If None, single steps.
+            trajectory_slicer: Function that makes a trajectory of rows. If None, rows as they are.
+            writer_preprocessor: Preprocessor of the values that `append` stores. If None, they do not change.
 
         Raises:
             CheckpointError: If the file is damaged, or not a file of `dump`.

@@ -17,6 +17,7 @@ from pfrl_like.d3rlpy.models.encoders import EncoderFactory
 from pfrl_like.d3rlpy.models.heads import LinearHead, encoder_and_size
 from pfrl_like.d3rlpy.serializable import Config
 from pfrl_like.q_functions import QFunctionEnsemble
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 
 
@@ -192,7 +193,11 @@ def critics(
         discrete: True for Q-functions of observations, False for Q-functions of pairs (observation, action).
         n_critics: Number of Q-functions.
         scaler: Scaler of the observations. If None, they are not scaled.
+
+    Raises:
+        ValueError: If `n_critics` is less than 1.
     """
+    check_counts(n_critics=n_critics)
     size = None if discrete else action_size
     shared = encoder_and_size(encoder_factory, observation_shape, size) if q_func_factory.share_encoder else None
     if shared:

@@ -175,6 +175,9 @@ def test_a_device_has_a_name() -> None:
     assert [*map(device_name, given)] == ["cpu:0", "cpu:0", "cuda:0", "cuda:2", "cuda:3"]
     with pytest.raises(TypeError, match="device is 1.5"):
         device_name(1.5)  # type: ignore[arg-type]
+    for unknown in ("gpu", -1):
+        with pytest.raises(ValueError, match=f"device is {unknown!r}, expected the index or the name"):
+            device_name(unknown)
 
 
 def test_discrete_actions_have_no_scaler() -> None:

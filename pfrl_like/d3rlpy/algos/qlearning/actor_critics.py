@@ -132,7 +132,13 @@ class TD3(ActorCritic, config_class=TD3Config):
 
 
 def smoothed(sigma: float, clip: float, action: Tensor) -> Tensor:
-    """Add normal noise of deviation `sigma`, clipped to [-clip, clip], to actions, and clip them to [-1, 1]."""
+    """Add clipped normal noise to actions in [-1, 1], and clip the sums to [-1, 1].
+
+    Args:
+        sigma: Standard deviation of the noise.
+        clip: Maximum absolute value of the noise.
+        action: Actions, [B, A].
+    """
     noise = (sigma * torch.randn_like(action)).clamp(-clip, clip)
     return (action + noise).clamp(-1.0, 1.0)
 
@@ -243,7 +249,6 @@ class IQL(ActorCritic, config_class=IQLConfig):
     }  # fmt: skip
     metrics = {**ActorCritic.metrics, "q_loss": "loss", "v_loss": "v_func_loss"}
     policy_options = {"squashes_samples": False, "min_logstd": -5.0, "max_logstd": 2.0, "has_common_std": True}
-
     trained_with_critics = ("value_func",)
 
     def other_networks(self, observation_shape: Shape, action_size: int) -> dict[str, Any]:

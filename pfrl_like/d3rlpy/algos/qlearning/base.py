@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from pfrl_like.algos.fitting.epochs import is_overridden
 from pfrl_like.algos.fitting.saving import export_greedy
 from pfrl_like.batch import Batch, first_leaf, map_nested
 from pfrl_like.d3rlpy.algos.qlearning import offline, online
@@ -173,7 +174,12 @@ class QLearningAlgoBase(LearnableBase):
         return {name: float(statistics[ours].mean()) for name, ours in self.metrics.items() if ours in statistics}
 
     def fit_scaler(self, scaler: Any, dataset: ReplayBuffer) -> None:
-        """Fit a scaler to the transitions of a dataset."""
+        """Fit a scaler to the transitions of a dataset.
+
+        Args:
+            scaler: Scaler of observations, actions or rewards.
+            dataset: The dataset.
+        """
         scaler.fit_with_transition_picker(dataset.episodes, dataset.transition_picker)
 
     def learn_from(self, dataset: ReplayBuffer) -> Callable[[], dict[str, float]]:
@@ -182,7 +188,7 @@ class QLearningAlgoBase(LearnableBase):
         The minibatch is read from columns, unless a subclass defines `update`, or scaled rewards are to be summed.
         """
         slow = self.need_returns_to_go and self.reward_scaler is not None
-        if slow or getattr(self.update, "__func__", None) is not QLearningAlgoBase.update:
+        if slow or is_overridden(self, "update"):
             minibatch = dataset.sample_transition_batch(self.batch_size)
             return lambda: self.update(minibatch)
         returns = self.need_returns_to_go
@@ -225,6 +231,7 @@ class QLearningAlgoBase(LearnableBase):
         Raises:
             ValueError: If there are no transitions, or a number is out of range.
             ActionKindError: If the dataset has another kind of actions than the algorithm.
+            TypeError: If `dataset` is no dataset, or an evaluator is not a function.
             NonFiniteError: If a loss is NaN or infinite.
         """
         options = {name: value for name, value in locals().items() if name != "self"}
@@ -246,10 +253,31 @@ class QLearningAlgoBase(LearnableBase):
         callback: StepCallback | None = None,
         epoch_callback: StepCallback | None = None,
     ) -> Iterator[tuple[int, dict[str, float]]]:
-        """Return an iterator that trains for one epoch per item. The arguments are those of `fit`.
+        """Return an iterator that trains for one epoch per item.
+
+        Args:
+            dataset: Dataset of the layer, or of `pfrl_like.dataset`, which is converted.
+            n_steps: Number of updates. Updates after the last whole epoch are not made.
+            n_steps_per_epoch: Number of updates in an epoch.
+            logging_steps: Number of updates between logged metrics. Used with `LoggingStrategy.STEPS`.
+            logging_strategy: `LoggingStrategy.EPOCH` logs metrics after each epoch.
+            experiment_name: Name in the log. If None, the class name.
+            with_timestamp: True to append `_YYYYmmddHHMMSS` to the name.
+            logger_adapter: Factory of the log. With `enable_ddp`, only process 0 uses it.
+            show_progress: True to show a progress bar for each epoch.
+            save_interval: Number of epochs between saved models.
+            evaluators: Functions called as (algorithm, dataset) after each epoch; keys are the names of the metrics.
+            callback: Function called as (algorithm, epoch, updates so far) after each update.
+            epoch_callback: Function called as (algorithm, epoch, updates so far) after each epoch.
 
         Yields:
             The number of the epoch, from 1, and its metrics.
+
+        Raises:
+            ValueError: If there are no transitions, or a number is out of range.
+            ActionKindError: If the dataset has another kind of actions than the algorithm.
+            TypeError: If `dataset` is no dataset, or an evaluator is not a function.
+            NonFiniteError: If a loss is NaN or infinite.
         """
         return offline.epochs(self, dataset, SimpleNamespace(**locals()))
 
@@ -322,7 +350,7 @@ class QLearningAlgoBase(LearnableBase):
             env: Environment with the five-value `step`.
             buffer: Buffer of the transitions. If None, the last 1000000 are kept.
             explorer: Explorer that selects the actions. If None, they are sampled from the policy.
-            deterministic: True to select greedy actions.
+            deterministic: True to select greedy actions, without the explorer.
             n_steps: Number of environment steps.
             show_progress: True to show a progress bar.
 
@@ -351,15 +379,42 @@ class QLearningAlgoBase(LearnableBase):
         _copy(self._built.policy, _built(algo).policy)
 
     def copy_policy_optim_from(self, algo: "QLearningAlgoBase") -> None:
-        """Copy the state of the policy's optimiser of another algorithm. The errors are those of `copy_policy_from`."""
+        """Copy the state of the policy's optimiser of another algorithm, but not its learning rate.
+
+        Args:
+            algo: The other algorithm. Its policy has the same class and encoder.
+
+        Raises:
+            TypeError: If `algo` is no algorithm of this package.
+            NotImplementedError: If one of the algorithms has no policy.
+            ValueError: If the optimisers have different classes.
+        """
         _copy(self._built.policy_optim, _built(algo).policy_optim)
 
     def copy_q_function_from(self, algo: "QLearningAlgoBase") -> None:
-        """Copy the parameters of the Q-functions of another algorithm. The errors are those of `copy_policy_from`."""
+        """Copy the parameters of the Q-functions of another algorithm.
+
+        Args:
+            algo: The other algorithm. Its Q-functions have the same number, class and encoders.
+
+        Raises:
+            TypeError: If `algo` is no algorithm of this package.
+            NotImplementedError: If one of the algorithms has no Q-functions.
+            ValueError: If the Q-functions have different classes.
+        """
         _copy(self._built.q_function, _built(algo).q_function)
 
     def copy_q_function_optim_from(self, algo: "QLearningAlgoBase") -> None:
-        """Copy the state of the critics' optimiser of another algorithm. The errors are those of `copy_policy_from`."""
+        """Copy the state of the critics' optimiser of another algorithm, but not its learning rate.
+
+        Args:
+            algo: The other algorithm. Its Q-functions have the same number, class and encoders.
+
+        Raises:
+            TypeError: If `algo` is no algorithm of this package.
+            NotImplementedError: If one of the algorithms has no Q-functions.
+            ValueError: If the optimisers have different classes.
+        """
         _copy(self._built.q_function_optim, _built(algo).q_function_optim)
 
     def reset_optimizer_states(self) -> None:

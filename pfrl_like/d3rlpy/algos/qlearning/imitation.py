@@ -1,4 +1,4 @@
-"""Algorithms that imitate recorded actions, and policies that ignore observations."""
+"""Algorithms that imitate recorded actions."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

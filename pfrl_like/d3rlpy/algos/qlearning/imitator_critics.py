@@ -92,13 +92,12 @@ class PLAS(ImitatorCritic, config_class=PLASConfig):
 
     agent_class: ClassVar[Any] = agents.PLAS
     arguments = {**ImitatorCritic.arguments, "warmup_steps": "rl_start_step"}
+    #: As in d3rlpy, `critic_optim_factory` makes the autoencoder's optimiser, too.
+    factories = {"imitator_": "critic_"}
 
     def _policy(self, observation_shape: Shape, action_size: int) -> Any:
         parts = encoder_and_size(self.config.actor_encoder_factory, observation_shape)
         return Perturbation(*parts, 2 * action_size)
-
-    #: As in d3rlpy, `critic_optim_factory` makes the autoencoder's optimiser, too.
-    factories = {"imitator_": "critic_"}
 
 
 class PLASWithPerturbation(PLAS, config_class=PLASWithPerturbationConfig):
@@ -178,7 +177,12 @@ class BEAR(SAC, config_class=BEARConfig):
 
 
 def with_vae(algo: Any, others: dict[str, Any]) -> dict[str, Any]:
-    """Return the agent's options of the autoencoder. Replace "vae" in `others` by its parts and its optimiser."""
+    """Return the agent's options of the autoencoder.
+
+    Args:
+        algo: The algorithm.
+        others: Result of `other_networks`. The function replaces "vae" by the encoder, the decoder and their optimiser.
+    """
     vae = others.pop("vae")
     wrapper = algo.optimizer("imitator_", vae.encoder, vae.decoder)
     others |= {"vae_encoder": vae.encoder, "vae_decoder": vae.decoder, "vae_optim": wrapper}

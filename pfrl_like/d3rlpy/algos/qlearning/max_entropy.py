@@ -62,7 +62,13 @@ class SAC(ActorCritic, config_class=SACConfig):
     def _optimizer_of_multiplier(
         self, name: str, others: dict[str, Any], rate_of: str = ""
     ) -> Callable[[Any], torch.optim.Optimizer]:
-        """Return a function from parameters to their optimiser. At learning rate 0, the parameters do not change."""
+        """Return a function from parameters to their optimiser. At learning rate 0, the parameters do not change.
+
+        Args:
+            name: Beginning of the names of the fields of the multiplier: "temp" or "alpha".
+            others: Dict to which the function adds the optimiser, under d3rlpy's name.
+            rate_of: Beginning of the name of the field with the learning rate. If empty, `name`.
+        """
         factory = getattr(self.config, f"{name}_optim_factory")
         rate = getattr(self.config, f"{rate_of or name}_learning_rate")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pfrl_like.algos.fitting.epochs import progress_callbacks
+from pfrl_like.algos.fitting.fitting import named_scorers
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
 from pfrl_like.d3rlpy.dataset.library import as_replay_buffer
 from pfrl_like.d3rlpy.logging import D3RLPyLogger, NoopAdapterFactory
@@ -20,6 +21,11 @@ class ActionKindError(TypeError, AssertionError):
 
 def check_kind(algo: Any, discrete: bool, name: str) -> None:
     """Check that an algorithm has the kind of actions of a dataset or an environment.
+
+    Args:
+        algo: The algorithm.
+        discrete: True if the actions of the data are discrete.
+        name: Name of the argument in the error message.
 
     Raises:
         ActionKindError: If it has another kind.
@@ -79,6 +85,7 @@ def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str,
     """
     n_steps, per_epoch = given.n_steps, given.n_steps_per_epoch
     check_counts(n_steps=n_steps, n_steps_per_epoch=per_epoch)
+    evaluators = named_scorers(given.evaluators, "evaluators")
     dataset = as_replay_buffer(dataset)
     check_kind(algo, dataset.dataset_info.action_space == ActionSpace.DISCRETE, "dataset")
     if n_steps < per_epoch:
@@ -102,10 +109,10 @@ def epochs(algo: Any, dataset: Any, given: Any) -> Iterator[tuple[int, dict[str,
     with contextlib.closing(logger), learners(algo):
         for epoch in range(1, n_steps // per_epoch + 1):
             clock = Clock(epoch * per_epoch, (epoch - 1) * per_epoch)
-            train(Updates(algo, dataset, logger), clock, [log], given.show_progress)
+            run_with_progress(Updates(algo, dataset, logger), clock, [log], given.show_progress)
             if given.epoch_callback is not None:
                 given.epoch_callback(algo, epoch, clock.t)
-            for name, evaluator in (given.evaluators or {}).items():
+            for name, evaluator in evaluators.items():
                 logger.add_metric(name, evaluator(algo, dataset))
             if not by_steps:
                 metrics = logger.commit(epoch, clock.t)
@@ -140,7 +147,14 @@ def learners(algo: Any) -> Any:
     return contextlib.nullcontext() if alone else data_parallel(algo.impl.agent)
 
 
-def train(source: Any, clock: Clock, callbacks: list[Callback], show_progress: bool) -> None:
-    """Run the training loop with a progress bar, or without."""
+def run_with_progress(source: Any, clock: Clock, callbacks: list[Callback], show_progress: bool) -> None:
+    """Run the training loop.
+
+    Args:
+        source: Source of training steps.
+        clock: Clock of the run.
+        callbacks: Functions that are called with the clock after each step.
+        show_progress: True to show a progress bar.
+    """
     with progress_callbacks(clock, show_progress) as bars:
         run(source, clock, [*callbacks, *bars])

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.d3rlpy.algos.qlearning.offline import Updates, check_kind, learners, open_log, scalers_to_fit
-from pfrl_like.d3rlpy.algos.qlearning.offline import train as run_with_progress
+from pfrl_like.d3rlpy.algos.qlearning import offline
 from pfrl_like.d3rlpy.constants import LoggingStrategy
 from pfrl_like.d3rlpy.dataset import ReplayBuffer, create_fifo_replay_buffer
 from pfrl_like.d3rlpy.logging import D3RLPyLogger, NoopAdapterFactory
@@ -29,7 +28,7 @@ class EnvironmentSteps:
         buffer: Buffer of the transitions.
         logger: Log of times and returns.
         explorer: Explorer that selects the actions. If None, they are sampled from the policy.
-        deterministic: True to select greedy actions.
+        deterministic: True to select greedy actions, without the explorer.
         random_steps: Steps before this number have random actions.
     """
 
@@ -81,8 +80,8 @@ def train(algo: Any, env: GymEnv, given: Any) -> None:
     per_epoch, interval = given.n_steps_per_epoch, given.update_interval
     check_counts(n_steps=given.n_steps, n_steps_per_epoch=per_epoch, update_interval=interval)
     buffer = _prepared(algo, env, given.buffer, given.explorer)
-    logger = open_log(algo, given, f"{type(algo).__name__}_online")
-    updates = Updates(algo, buffer, logger)
+    logger = offline.open_log(algo, given, f"{type(algo).__name__}_online")
+    updates = offline.Updates(algo, buffer, logger)
     by_steps = LoggingStrategy(given.logging_strategy) is LoggingStrategy.STEPS
 
     def learn(clock: Clock) -> None:
@@ -108,9 +107,9 @@ def train(algo: Any, env: GymEnv, given: Any) -> None:
         if not by_steps:
             logger.commit(epoch, clock.t)
 
-    with contextlib.closing(logger), learners(algo):
+    with contextlib.closing(logger), offline.learners(algo):
         steps = EnvironmentSteps(algo, env, buffer, logger, given.explorer, random_steps=given.random_steps)
-        run_with_progress(steps, Clock(given.n_steps), [learn, end_step], given.show_progress)
+        offline.run_with_progress(steps, Clock(given.n_steps), [learn, end_step], given.show_progress)
         buffer.clip_episode(False)
 
 
@@ -128,7 +127,7 @@ def collect(
     buffer = _prepared(algo, env, buffer, explorer)
     logger = D3RLPyLogger(algo, NoopAdapterFactory(), type(algo).__name__, n_steps)
     steps = EnvironmentSteps(algo, env, buffer, logger, explorer, deterministic)
-    run_with_progress(steps, Clock(n_steps), [], show_progress)
+    offline.run_with_progress(steps, Clock(n_steps), [], show_progress)
     buffer.clip_episode(False)
     return buffer
 
@@ -142,8 +141,8 @@ def _prepared(algo: Any, env: GymEnv, buffer: ReplayBuffer | None, explorer: Any
     for name, given, method in (("buffer", buffer, "clip_episode"), ("explorer", explorer, "sample")):
         if given is not None and (isinstance(given, type) or not hasattr(given, method)):
             raise TypeError(f"{name} is {given!r:.80}, expected an object with the method {method}")
-    check_kind(algo, hasattr(env.action_space, "n"), "env")
-    for scaler in scalers_to_fit(algo):
+    offline.check_kind(algo, hasattr(env.action_space, "n"), "env")
+    for scaler in offline.scalers_to_fit(algo):
         if scaler is not algo.reward_scaler:
             scaler.fit_with_env(env)
     if algo.impl is None:

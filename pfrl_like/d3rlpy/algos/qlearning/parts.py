@@ -91,11 +91,13 @@ class Implementation:
         algo: The algorithm.
         agent: Agent that learns.
         modules: Networks and optimisers of the agent.
+        n_tokens: Number of steps of the data that updates have used. Only a discrete Decision Transformer counts them.
     """
 
     algo: Any
     agent: Any
     modules: Parts
+    n_tokens: int = 0
 
     @property
     def observation_shape(self) -> Any:

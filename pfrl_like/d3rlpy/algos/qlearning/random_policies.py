@@ -50,6 +50,9 @@ class RandomPolicy(QLearningAlgoBase, config_class=RandomPolicyConfig):
             action = np.random.normal(0.0, self.config.normal_std, shape).clip(-1.0, 1.0)
         return action if self.action_scaler is None else self.action_scaler.reverse_transform_numpy(action)
 
+    def _greedy(self, obs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no network: call predict")
+
     def learn(self, batch: Any) -> dict[str, float]:
         """Raise an error, because the policy cannot learn.
 

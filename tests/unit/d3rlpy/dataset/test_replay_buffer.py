@@ -11,6 +11,8 @@ from pfrl_like.d3rlpy.dataset import (
     MixedReplayBuffer,
     ReplayBuffer,
     ReplayBufferBase,
+    Transition,
+    TransitionMiniBatch,
     create_infinite_replay_buffer,
     sample_batch,
 )
@@ -61,6 +63,32 @@ def test_a_generator_gives_a_dataset() -> None:
     picker = FrameStackTransitionPicker(2)
     dataset = MDPDataset.from_episode_generator(generator, InfiniteBuffer(), picker)
     assert dataset.transition_count == 2 and dataset.transition_picker is picker
+
+
+class First(ReplayBuffer):
+    """A dataset of a user, which always samples its first transition."""
+
+    def sample_transition(self) -> Transition:
+        return self.transition_picker(self.episodes[0], 0)
+
+
+class FirstBatch(ReplayBuffer):
+    """A dataset of a user, whose minibatches repeat the first transition."""
+
+    def sample_transition_batch(self, batch_size: int) -> TransitionMiniBatch:
+        return TransitionMiniBatch.from_transitions([self.transition_picker(self.episodes[0], 0)] * batch_size)
+
+
+@pytest.mark.parametrize("kind", [First, FirstBatch])
+def test_a_users_sampling_is_used(kind: type[ReplayBuffer]) -> None:
+    dataset = kind(InfiniteBuffer(), episodes=[episode(50, True, 7)])
+    assert dataset.sample_transition_batch(5).observations.ravel().tolist() == [7] * 5
+    batch = sample_batch(dataset, 5, 0.9, returns=True)
+    assert batch.obs.ravel().tolist() == [7] * 5 and batch.next_action.tolist() == [2] * 5
+    assert batch.returns is not None and len(batch.returns) == 5
+    both = MixedReplayBuffer(create_infinite_replay_buffer(episodes=[episode(9, True, 100)]), dataset, 0.5)
+    from_second = sample_batch(both, 8, 0.9).obs.ravel()[4:].tolist()
+    assert (from_second == [7] * 4) is (kind is First)  # d3rlpy, too, mixes single transitions
 
 
 def mixed(ratio: float) -> MixedReplayBuffer:

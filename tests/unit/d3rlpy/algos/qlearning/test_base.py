@@ -127,6 +127,15 @@ def test_other_kinds_of_actions_and_algorithms_without_networks_are_refused() ->
         d3rlpy.ope.FQEConfig().create()
     with pytest.raises(ValueError, match="batch axis"):
         trained(d3rlpy.algos.DQNConfig).predict(OBS[0])
+    with pytest.raises(TypeError, match="evaluators.*expected a function"):
+        algo.fit(dataset(True), 2, 2, evaluators={"none": None}, **QUIET)
+
+
+@pytest.mark.parametrize("options", [{"n_critics": 0}, {"target_update_interval": 0}])
+def test_numbers_out_of_range_are_refused_by_name(options: dict[str, int]) -> None:
+    for config in (d3rlpy.algos.CRRConfig, d3rlpy.algos.DiscreteSACConfig, d3rlpy.algos.DQNConfig):
+        with pytest.raises(ValueError, match=f"{[*options][0]} is 0"):
+            small(config, **options).create().create_impl((3,), 2)
 
 
 def test_values_need_one_action_or_as_many_as_observations() -> None:
@@ -174,6 +183,8 @@ def test_fit_online_learns_after_a_minibatch_and_collect_only_acts(tmp_path: Pat
     policy: Any = d3rlpy.algos.DiscreteRandomPolicyConfig().create()
     collected = policy.collect(env, n_steps=30, show_progress=False)
     assert collected.transition_count >= 28
+    with pytest.raises(NotImplementedError, match="has no network: call predict"):
+        policy.impl.predict_best_action(torch.as_tensor(OBS))
 
 
 def test_parameters_and_states_of_optimisers_are_copied_and_forgotten() -> None:
