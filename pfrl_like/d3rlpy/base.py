@@ -115,7 +115,7 @@ class LearnableBase(ABC):
 
     Raises:
         ValueError: If the config has an `action_scaler`, but actions are discrete.
-        TypeError: If `device` has the wrong type.
+        TypeError: If `device` has the wrong type, or if a scaler or factory is a name or a class.
     """
 
     #: Argument of the agent for each field of the config that is passed unchanged.
@@ -129,6 +129,9 @@ class LearnableBase(ABC):
             ALGORITHMS[config_class] = cls
 
     def __init__(self, config: Any, device: DeviceArg, enable_ddp: bool, impl: Any = None) -> None:
+        for name, value in vars(config).items():
+            if name.endswith(("_scaler", "_factory")) and isinstance(value, str | type):
+                raise TypeError(f"{name} is {value!r:.80}, expected an object, not its name or class")
         if config.action_scaler is not None and self.get_action_type() is ActionSpace.DISCRETE:
             raise ValueError(f"action_scaler is {config.action_scaler}, expected None, because actions are discrete")
         self._config, self._device, self._enable_ddp = config, device_name(device), enable_ddp

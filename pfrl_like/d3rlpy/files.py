@@ -90,7 +90,7 @@ def _pickled_values(content: bytes, fname: object) -> dict[str, Any]:
             elif instruction.name not in _OTHERS:
                 raise ValueError(f"it has the instruction {instruction.name}")
     except Exception as error:  # a damaged pickle may raise anything
-        raise CheckpointError(fname, f"is not a file of an algorithm: {error}") from error
+        raise CheckpointError(fname, f"is not a file of an algorithm: {error}; load_model loads models") from error
     found = dict(zip(values[::2], values[1::2], strict=False))
     if len(values) != 2 * len(_KEYS) or {key: type(value) for key, value in found.items()} != _KEYS:
         raise CheckpointError(fname, f"is not a file of an algorithm, expected a dict of {', '.join(_KEYS)}")

@@ -262,7 +262,7 @@ class _CompiledOptimizer:
             raise TypeError(f"optimizer is {type(optimizer).__name__}, expected {known}, or compile=False")
         if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
             reason = "has hooks of step, which a compiled update does not call, for example to clip gradients or to "
-            raise TypeError(f"optimizer {reason}schedule learning rates: remove them, or choose compile=False")
+            raise TypeError(f"optimizer {reason}schedule learning rates: remove them, or do not compile")
         self.optimizer = optimizer
         self._descent = DESCENTS[type(optimizer)]
         # Function that returns the hyperparameters of a parameter group that a region contains as constants.

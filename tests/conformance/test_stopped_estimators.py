@@ -144,6 +144,15 @@ def test_a_finished_fit_learns_no_more_and_one_of_more_epochs_goes_on(tmp_path: 
     assert not differences(fit("DQN", tmp_path / "whole"), fit("DQN", tmp_path, 1))
 
 
+def test_a_fit_that_resumes_with_other_values_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        fit("DQN", tmp_path, n_epochs=1)
+    assert not caplog.records
+    fit("DQN", tmp_path, algo=made("DQN").set_params(gamma=0.5, scaler="standard"))
+    (text,) = [each.getMessage() for each in caplog.records if "other values" in each.getMessage()]
+    assert "gamma was 0.99, is 0.5; " in text and "scaler was None, is {'type': 'standard'" in text
+
+
 def test_what_does_not_resume_is_refused(tmp_path: Path) -> None:
     for name, value in {"with_timestamp": True, "save_metrics": False, "enable_ddp": True}.items():
         with pytest.raises(ValueError, match=f"{name} is {value}, but resume=True needs .*: pass {name}={not value}"):

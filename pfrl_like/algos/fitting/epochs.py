@@ -25,7 +25,7 @@ from pfrl_like.runs.run_directory import move_earlier_files
 from pfrl_like.runs.run_files import FailedWrites
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage.atomic import atomic_write
-from pfrl_like.storage.json_file import dump_json
+from pfrl_like.storage.json_file import dump_json, parse_json, read_json
 from pfrl_like.utils.checks import warn_once
 
 #: Function called as (epoch, updates so far, minibatch). It returns the TD errors (None if unknown) and a dict of
@@ -285,14 +285,24 @@ class RunLog:
             self.checkpoint = partial(checkpoints.save, suffix="_checkpoint")
 
     def params(self, params: Mapping[str, Any]) -> None:
-        """Print the hyperparameters, without secrets, and write them to `params.json`."""
+        """Print the hyperparameters, without secrets, and write them to `params.json`.
+
+        A run that resumes logs a warning with the values that differ from those in the file.
+        """
         params = masked(params)
         if self.verbose:
             for name, value in params.items():
                 print(f"{name}={value}")
         if self.directory is not None:
             path = os.path.join(self.directory, "params.json")
-            atomic_write(path, dump_json(params, path))
+            content = dump_json(params, path)
+            if self.training.resume and self._found is not None and os.path.exists(path):
+                before, now = read_json(path, 1 << 28), parse_json(content, path)
+                changed = [f"{name} was {before.get(name)!r:.80}, is {now[name]!r:.80}" for name in now
+                           if before.get(name) != now[name]]  # fmt: skip
+                if changed:
+                    _LOGGER.warning("%s: the run resumes with other values: %s", self.directory, "; ".join(changed))
+            atomic_write(path, content)
         if self._adapter is not None:
             self._adapter.write_params(params)
 

@@ -189,7 +189,8 @@ def from_library_dataset(
         ValueError: If there are no transitions.
     """
     if not isinstance(dataset, LibraryDataset):
-        raise TypeError(f"dataset is {type(dataset).__name__}, expected an MDPDataset of pfrl_like.dataset or d3rlpy")
+        advice = "for episodes, call create_infinite_replay_buffer(episodes)"
+        raise TypeError(f"dataset is {type(dataset).__name__}, expected a ReplayBuffer or an MDPDataset: {advice}")
     table, discrete = dataset.table, dataset.discrete_action
     structure = table.obs.structure
     if isinstance(structure, dict) or (isinstance(structure, tuple) and not all(isinstance(i, int) for i in structure)):

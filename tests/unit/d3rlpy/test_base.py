@@ -185,6 +185,12 @@ def test_discrete_actions_have_no_scaler() -> None:
         FQEConfig(action_scaler=MinMaxActionScaler(np.zeros(1), np.ones(1))).create()
 
 
+@pytest.mark.parametrize(("name", "value"), [("encoder_factory", "pixel"), ("reward_scaler", MultiplyRewardScaler)])
+def test_names_and_classes_of_scalers_and_factories_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"^{name} is .*, expected an object"):
+        FQEConfig(**{name: value}).create()
+
+
 def test_a_config_without_an_algorithm_says_so() -> None:
     with pytest.raises(NotImplementedError, match="LearnableConfig has no algorithm"):
         LearnableConfig().create()

@@ -9,7 +9,7 @@ import torch
 
 from pfrl_like.algos.fitting.epochs import is_overridden
 from pfrl_like.algos.fitting.saving import export_greedy
-from pfrl_like.batch import Batch, map_nested
+from pfrl_like.batch import Batch, first_leaf, map_nested
 from pfrl_like.d3rlpy.algos.qlearning import offline, online
 from pfrl_like.d3rlpy.base import LearnableBase
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
@@ -101,19 +101,22 @@ class QLearningAlgoBase(LearnableBase):
 
         Args:
             x: Observations, [N, ...].
-            action: Actions: indices [N] or [N, 1], or vectors [N, A].
+            action: Actions: indices [N] or [N, 1], one index for all observations, or vectors [N, A].
 
         Raises:
             NotFittedError: If the networks are not built.
             NotImplementedError: If the algorithm has no Q-functions.
-            ValueError: If `x` is one observation without a batch axis.
+            ValueError: If `x` is one observation without a batch axis, or if the numbers of rows differ.
         """
         agent = self._built.agent
         if not self.critic_optimizer:
             raise NotImplementedError(f"{type(self).__name__} has no Q-functions: evaluate it with d3rlpy.ope.FQE")
         obs, actions = self._observations(x), torch.as_tensor(action, device=self._device)
         if self.get_action_type() is ActionSpace.DISCRETE:
-            actions = actions.reshape(-1).long()
+            actions, n = actions.reshape(-1).long(), len(first_leaf(obs))
+            if len(actions) not in (1, n):
+                raise ValueError(f"action has {len(actions)} rows, but x has {n} observations: expected equal lengths")
+            actions = actions.expand(n)
         elif self.action_scaler is not None:
             actions = self.action_scaler.transform(actions)
         with torch.no_grad(), self._evaluating():

@@ -79,7 +79,7 @@ def train(algo: Any, env: GymEnv, given: Any) -> None:
     """
     per_epoch, interval = given.n_steps_per_epoch, given.update_interval
     check_counts(n_steps=given.n_steps, n_steps_per_epoch=per_epoch, update_interval=interval)
-    buffer = _prepared(algo, env, given.buffer)
+    buffer = _prepared(algo, env, given.buffer, given.explorer)
     logger = offline.open_log(algo, given, f"{type(algo).__name__}_online")
     updates = offline.Updates(algo, buffer, logger)
     by_steps = LoggingStrategy(given.logging_strategy) is LoggingStrategy.STEPS
@@ -124,7 +124,7 @@ def collect(
 ) -> ReplayBuffer:
     """Make steps in an environment and return the buffer. The arguments are those of `collect` of an algorithm."""
     check_counts(n_steps=n_steps)
-    buffer = _prepared(algo, env, buffer)
+    buffer = _prepared(algo, env, buffer, explorer)
     logger = D3RLPyLogger(algo, NoopAdapterFactory(), type(algo).__name__, n_steps)
     steps = EnvironmentSteps(algo, env, buffer, logger, explorer, deterministic)
     offline.run_with_progress(steps, Clock(n_steps), [], show_progress)
@@ -132,8 +132,15 @@ def collect(
     return buffer
 
 
-def _prepared(algo: Any, env: GymEnv, buffer: ReplayBuffer | None) -> ReplayBuffer:
-    """Fit the scalers to the environment, build the networks, and return the buffer."""
+def _prepared(algo: Any, env: GymEnv, buffer: ReplayBuffer | None, explorer: Any) -> ReplayBuffer:
+    """Fit the scalers to the environment, build the networks, and return the buffer.
+
+    Raises:
+        TypeError: If `buffer` is no buffer, or if `explorer` is no explorer.
+    """
+    for name, given, method in (("buffer", buffer, "clip_episode"), ("explorer", explorer, "sample")):
+        if given is not None and (isinstance(given, type) or not hasattr(given, method)):
+            raise TypeError(f"{name} is {given!r:.80}, expected an object with the method {method}")
     offline.check_kind(algo, hasattr(env.action_space, "n"), "env")
     for scaler in offline.scalers_to_fit(algo):
         if scaler is not algo.reward_scaler:

@@ -206,7 +206,7 @@ def test_tuples_cross_and_dicts_and_other_objects_are_refused() -> None:
     rest = np.arange(3), np.zeros(3), np.array([0, 0, 1])
     with pytest.raises(TypeError, match="observations are dicts"):
         from_library_dataset(LibraryDataset({"a": arrays[0]}, *rest, True, reward_convention="same_row"))
-    with pytest.raises(TypeError, match="expected an MDPDataset of pfrl_like.dataset"):
+    with pytest.raises(TypeError, match="expected a ReplayBuffer or an MDPDataset"):
         from_library_dataset(numbered("-t"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no transitions"):
         numbered("o").to_library_dataset()

@@ -138,6 +138,25 @@ def test_numbers_out_of_range_are_refused_by_name(options: dict[str, int]) -> No
             small(config, **options).create().create_impl((3,), 2)
 
 
+def test_values_need_one_action_or_as_many_as_observations() -> None:
+    algo = trained(d3rlpy.algos.DQNConfig)
+    with pytest.raises(ValueError, match="action has 2 rows, but x has 5 observations"):
+        algo.predict_value(OBS, np.zeros(2, int))
+    np.testing.assert_array_equal(algo.predict_value(OBS, np.ones(1)), algo.predict_value(OBS, np.ones(5)))
+
+
+@pytest.mark.parametrize(("name", "value"), [("buffer", []), ("explorer", d3rlpy.algos.NormalNoise)])
+def test_a_buffer_or_explorer_of_another_kind_is_refused(name: str, value: Any) -> None:
+    algo = small(d3rlpy.algos.DQNConfig).create()
+    with pytest.raises(TypeError, match=f"^{name} is .*, expected an object with the method"):
+        algo.fit_online(gymnasium.make("CartPole-v1"), n_steps=2, **{name: value})
+
+
+def test_a_list_of_episodes_is_refused_with_the_call_that_makes_a_dataset() -> None:
+    with pytest.raises(TypeError, match="dataset is list, .*call create_infinite_replay_buffer"):
+        small(d3rlpy.algos.DQNConfig).create().fit(dataset(True).episodes, 2, 2)
+
+
 def test_a_dataset_of_the_library_is_converted() -> None:
     rewards = np.array([0.0, 1.0, 2.0], np.float32)
     data = LibraryDataset(
