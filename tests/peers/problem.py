@@ -60,17 +60,21 @@ def fill(parameters: Iterable[Tensor], values: Array) -> None:
 
 
 class Recorded(TorchFunctionMode):
-    """Keeps what is drawn, in order, as `drawn`."""
+    """Keeps what is drawn, in order, as `drawn`.
+
+    `torch.multinomial` draws one uniform number a row, kept in its place, and inverts the cumulated probabilities.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.drawn: list[Array] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if func in DRAWING:
+        multinomial = func is torch.multinomial
+        made = torch.rand_like(args[0][:, :1]) if multinomial else func(*args, **(kwargs or {}))
+        if multinomial or func in DRAWING:
             self.drawn.append(made.numpy().copy())
-        return made
+        return (args[0].cumsum(1) < made).sum(1, keepdim=True) if multinomial else made
 
 
 class Replayed(TorchFunctionMode):

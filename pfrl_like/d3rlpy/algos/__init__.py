@@ -65,7 +65,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: Algorithms of d3rlpy 2 that do not exist here, and what to use.
-_OTHERS = {"PRDC": "TD3PlusBC or ReBRAC", "TACR": "TD3PlusBC, or pfrl_like.algos.DecisionTransformer"}
+_OTHERS = {"PRDC": "TD3PlusBC or ReBRAC", "TACR": "TD3PlusBC or DecisionTransformer"}
 
 
 def __getattr__(name: str) -> Any:
