@@ -89,8 +89,8 @@ FAULTS = (
     Fault(
         "a target network that never moves",
         "learning/off_policy.py",
-        "online, target, self.target_update_method,",
-        "target, target, self.target_update_method,",
+        "synchronize_parameters(src, dst,",
+        "synchronize_parameters(dst, dst,",
     ),
 )
 

@@ -32,7 +32,7 @@ class RunState:
     """The state of a run that `Checkpoints` saves and `resume=True` restores.
 
     Args:
-        agent: The agent. Its own state is not part of this state, except its attribute `t`.
+        agent: The agent. Its own state is not part of this state, except its attribute `t` and what it compiles.
         env: Environment that the user passed. It may contain random streams.
         source: Source of training steps.
         parts: All other objects that may have state, such as callbacks, hooks and loggers. A process that resumes the
@@ -42,7 +42,8 @@ class RunState:
 
     def __init__(self, agent: Any, env: Any, source: Any, parts: Sequence[Any]) -> None:
         self.agent, self.env, self.source = agent, env, source
-        self.parts = dict(_named(parts))
+        compiled = agent.compiled_parts if hasattr(type(agent), "compiled_parts") else ()
+        self.parts = dict(_named([*parts, *compiled]))
         self._all = parts
 
     def saved(self, clock: Clock, unsaved: Sequence[str] = ()) -> dict[str, Any]:
@@ -191,8 +192,6 @@ def _unrestorable_reasons(state: Any) -> Iterator[str]:
 def _reasons_of_agent(agent: Any) -> list[str]:
     """Return reasons why an agent may behave differently after it was saved and loaded."""
     reasons = [*_unsaved(agent)]
-    if getattr(agent, "is_compiled", False) is True:
-        reasons.append("the agent is compiled only after the first update in the new process")
     if str(getattr(agent, "device", "cpu")).startswith("cuda") and not torch.are_deterministic_algorithms_enabled():
         reasons.append("a GPU adds numbers in any order, unless torch.use_deterministic_algorithms(True) was called")
     return reasons

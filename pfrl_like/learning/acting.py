@@ -156,8 +156,13 @@ class Acting:
 
     @property
     def is_compiled(self) -> bool:
-        """True if updates are compiled. The compilation takes place at the second update of a process."""
+        """True if updates are compiled. The compilation takes place at the second update of a run."""
         return self._compiled is not None
+
+    @property
+    def compiled_parts(self) -> tuple[CompiledStep | CompiledFunction, ...]:
+        """The compiled functions. They have a state, because the first call of a run with some inputs is uncompiled."""
+        return tuple(part for part in (self._compiled, self._compiled_greedy) if part is not None)
 
     @property
     def acts_from_memory(self) -> bool:

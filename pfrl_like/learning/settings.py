@@ -59,9 +59,9 @@ def change_optimizer(agent: Any, name: str, value: Any) -> Any:
 
 
 def _compile_again(agent: Any, changed: dict[str, Any], max_grad_norm: float | None) -> None:
-    if (before := agent._compiled) is not None:
-        agent._compiled = CompiledStep(agent.update_step, {**before.optimizers, **changed}, max_grad_norm)
-        agent._compiled.trail = before.trail
+    if (step := agent._compiled) is not None:  # the same object, because recorders of a run hold it
+        again = CompiledStep(agent.update_step, {**step.optimizers, **changed}, max_grad_norm)
+        vars(step).update({**vars(again), "trail": step.trail})
 
 
 class Setting:

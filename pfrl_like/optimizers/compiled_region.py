@@ -43,8 +43,8 @@ LISTENERS: weakref.WeakSet[Any] = weakref.WeakSet()
 class CompiledFunction:
     """Function of tensors that is compiled for each combination of shapes, dtypes and strides of its arguments.
 
-    The first call with a combination runs uncompiled. The second call compiles the function. If the compiler fails, the
-    function runs uncompiled, and a warning is logged.
+    The first call of a run with a combination is uncompiled. The second call compiles the function. If the compiler
+    fails, the function runs uncompiled, and a warning is logged.
 
     Args:
         function: Function whose arguments and results are tensors, or nested dicts and tuples of tensors.
@@ -52,9 +52,20 @@ class CompiledFunction:
         name: Name of the function in the log.
     """
 
+    has_no_rng = True  # the generators of `owner` are found by themselves, see `random_streams.reachable`
+
     def __init__(self, function: Callable[..., Any], owner: Any, name: str) -> None:
         self._function, self._owner, self._name = function, owner, name
         self._regions: dict[Any, CompiledRegion | None] = {}
+        self._forms: list[str] = []  # keys of `form` of all calls of the run, except those after the first `MAX_FORMS`
+
+    def saved_state(self) -> dict[str, Any]:
+        """Return the combinations for which the function is compiled."""
+        return {"forms": self._forms}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `saved_state`: the first call with one of its combinations compiles the function."""
+        self._forms = [*state["forms"]]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"function": self._function, "owner": self._owner, "name": self._name}
@@ -68,10 +79,13 @@ class CompiledFunction:
             key = form(inputs)
         except TypeError:  # arguments that are not tensors
             return self._function(*inputs)
-        region = self._regions.get(key)
-        if region is None:
-            if key not in self._regions and len(self._regions) < MAX_FORMS:
-                self._regions[key] = CompiledRegion(self._function, lambda: holders_of(self._owner), self._name)
+        if key not in self._regions:
+            if (name := repr(key)) not in self._forms:
+                self._forms += [name] if len(self._forms) < MAX_FORMS else []
+                return self._function(*inputs)
+            self._regions[key] = CompiledRegion(self._function, lambda: holders_of(self._owner), self._name)
+        region = self._regions[key]
+        if region is None:  # it could not be compiled
             return self._function(*inputs)
         try:
             return region(*inputs)

@@ -105,10 +105,11 @@ HOST_FIELDS = ("index", "lengths", "extra")
 class CompiledStep:
     """Compiled update with one or more gradient steps. Its results differ from the uncompiled update only in rounding.
 
-    For each combination of additional arguments of `learn`, the first update runs uncompiled and creates the state of
-    the optimisers. The second update compiles the region. This takes about 30 s, or 5 s if the compiler's cache on disk
-    contains the region. An update compiles a new region if the batch size has changed, if a hyperparameter of an
-    optimiser other than the learning rate has changed, or if parameters were added, frozen or unfrozen.
+    For each combination of additional arguments of `learn`, the first update of a run is uncompiled and creates the
+    state of the optimisers. The second update compiles the region. This takes about 30 s, or 5 s if the compiler's
+    cache on disk contains the region. An update compiles a new region if the batch size has changed, if a
+    hyperparameter of an optimiser other than the learning rate has changed, or if parameters were added, frozen or
+    unfrozen.
 
     Args:
         learn: Function called as (batch, step, additional arguments). It makes gradient steps with `step(name of the
@@ -123,6 +124,8 @@ class CompiledStep:
             and the later steps of the update are not made. If there are several optimisers, the message contains the
             names of the optimiser of this loss and of the optimisers that have made steps.
     """
+
+    has_no_rng = True  # the generators of the agent are found by themselves, see `random_streams.reachable`
 
     def __init__(self, learn: Learn, optimizers: Mapping[str, Optimizer], max_grad_norm: float | None = None) -> None:
         self.learn = learn
@@ -143,6 +146,15 @@ class CompiledStep:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         CompiledStep.__init__(self, **state)  # a copy compiles a new region
+
+    def saved_state(self) -> dict[str, Any]:
+        """Return the additional arguments of the earlier updates, and the optimisers of their gradient steps."""
+        return {"updates": [[[*arguments], made] for arguments, made in self._made.items()]}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `saved_state`: updates with these arguments are compiled when they first run."""
+        for arguments, made in state["updates"]:
+            self._record_made((*arguments,), made)
 
     def __call__(self, batch: Batch, *arguments: Any) -> Update:
         """Make one update. `arguments` are the additional arguments of `learn`. Return its result."""
@@ -181,11 +193,14 @@ class CompiledStep:
                 error.skipped = 0  # the skipped step belongs to this update, not to an earlier one
                 raise
             self.trail, step.trail = hash((self.trail, step.trail)), 0
-        self._made[arguments] = steps.made
-        used = self._used[arguments] = [self._trained[name] for name in dict.fromkeys(steps.made)]
-        for trained in used:
+        self._record_made(arguments, steps.made)
+        for trained in self._used[arguments]:
             trained.record_first_step()
         return td_error, stats
+
+    def _record_made(self, arguments: tuple[Any, ...], made: list[str]) -> None:
+        self._made[arguments] = made
+        self._used[arguments] = [self._trained[name] for name in dict.fromkeys(made)]
 
     def _refresh(self, optimizers: "Iterable[_CompiledOptimizer]") -> None:
         for trained in optimizers:
@@ -267,7 +282,6 @@ class _CompiledOptimizer:
         self._descent = DESCENTS[type(optimizer)]
         # Function that returns the hyperparameters of a parameter group that a region contains as constants.
         self._constants_of = operator.itemgetter(*sorted(set(optimizer.param_groups[0]) - {"params", "lr"}))
-        self._stepped: set[Tensor] = set()  # updated parameters, because SGD without momentum has no state
         self._known: tuple[Any, int, Any, int] = (None, 0, None, 0)
         self.read_state()
 
@@ -286,19 +300,20 @@ class _CompiledOptimizer:
     def read_state(self) -> None:
         """Store references to the current parameters and state."""
         state, groups = self.optimizer.state, self.optimizer.param_groups
-        if len(state) < self._known[1]:
-            self._stepped = set()
         self._known = (state, len(state), groups, len(groups))
         params = [param for group in groups for param in group["params"]]
         self._params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
         #: Parameters whose state must be created by an uncompiled step.
-        self.new = {param for param in self._params if not state.get(param)} - self._stepped
+        self.new = {
+            param
+            for group in groups if self._descent is not sgd or group["momentum"]  # plain SGD has no state
+            for param in group["params"] if param.requires_grad and not state.get(param)
+        }  # fmt: skip
         self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
 
     def record_first_step(self) -> None:
         """Record that an uncompiled step was made. The step may have created the optimiser's state."""
-        self._stepped |= self.new
         self.new = set()
         state, _, *groups = self._known
         self._known = (state, len(state), *groups)

@@ -175,11 +175,8 @@ class ShuffledEnv(gymnasium.Env[Any, Any]):
 def compare_with_resumed_run(trial: Trial) -> None:
     """Require that an interrupted run, resumed in new objects with `resume=True`, ends like an uninterrupted run.
 
-    Two environments are used if the agent has `batch_act`. Nothing is compared for compiled agents: the first
-    update of each process runs uncompiled, so the resumed run may differ by rounding.
+    Two environments are used if the agent has `batch_act`.
     """
-    if getattr(trial.trained, "is_compiled", False) is True:
-        return
     last = trial.n_steps * 3 // 4
 
     def stop(clock: Any) -> None:

@@ -12,11 +12,11 @@ from pfrl_like import agents, replay_buffers
 
 TABLE = """
 agent: act acting_copy acting_modules acts_from_memory batch_act batch_last_action batch_last_obs batch_observe
-burning_in composition cumulative_steps diagnose dry_run eval_mode export features get_statistics gradient_steps
-greedy_actions greedy_copy guard is_compiled learn learner_group load load_state_dict loss observe observe_chunk predict
-probe recurrent_memory restore_state rollback save saved_attributes saved_instead saved_state select_actions settle
-state_dict stop_episode t test_recurrent_states trailed train_prev_recurrent_states train_recurrent_states training
-unsaved update update_step value_type waiting_for
+burning_in compiled_parts composition cumulative_steps diagnose dry_run eval_mode export features get_statistics
+gradient_steps greedy_actions greedy_copy guard is_compiled learn learner_group load load_state_dict loss observe
+observe_chunk predict probe recurrent_memory restore_state rollback save saved_attributes saved_instead saved_state
+select_actions settle state_dict stop_episode t test_recurrent_states trailed train_prev_recurrent_states
+train_recurrent_states training unsaved update update_step value_type waiting_for
 
 replay: augment averaged_rows averaged_updates bootstraps check_dataset count_step delays_first_update extra_modules
 joins_next_states learns_from_sequences load_snapshot optim_t replay_updater sampling save_snapshot sequence_length

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from estimator_parts import ALL, SEQUENTIAL, SMALL_FILTERS, make, vectors
 from gymnasium import spaces
 from stopped_runs import Wander, differences, digests
@@ -229,6 +230,33 @@ def test_a_stopped_training_in_an_environment_resumes(
 ) -> None:
     check_online(name, tmp_path, stops)
     assert "does not resume exactly" not in caplog.text
+
+
+def check_compiled(name: str, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Check a compiled training on data, and of DQN, which compiles its acting, and PPO in an environment."""
+    if name != "PPO":
+        whole = fit(name, folder / "whole", algo=made(name).set_params(compile=True))
+        with pytest.raises(Stopped):
+            fit(name, folder / "stopped", algo=made(name).set_params(compile=True), callback=within)
+        assert not differences(whole, fit(name, folder / "stopped", 1, made(name).set_params(compile=True)))
+    if name in ("DQN", "PPO"):
+        check_online(name, folder / "online", {"steps": 80}, hyperparameters={"compile": True})
+    assert "does not resume exactly" not in caplog.text
+
+
+@pytest.mark.representatives(0, "DQN", "TD3")
+@pytest.mark.parametrize("name", ONLINE)
+def test_a_stopped_training_that_would_be_compiled_resumes(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "compile", lambda region, **_: region)
+    check_compiled(name, tmp_path, caplog)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["DQN", "TD3"])
+def test_a_stopped_compiled_training_resumes(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    check_compiled(name, tmp_path, caplog)
 
 
 @pytest.mark.slow
