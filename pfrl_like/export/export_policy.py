@@ -277,7 +277,7 @@ def export_policy(
     """
     target = os.fspath(path)
     ending = os.path.splitext(target)[1] if format is None else format
-    _check_arguments(target, ending, noise)
+    check_arguments(target, ending, noise)
     with exporting(), isolated_rng(), contextlib.ExitStack() as contexts:
         agent, reference, stack = make_copy(), make_copy(), stacked_observations(example_obs)
         if _needs_float32_cast(agent, stack):
@@ -333,7 +333,19 @@ def _needs_float32_cast(agent: Any, stack: Any) -> bool:
     return any(leaf.dtype == torch.float64 for leaf in features) and torch.float64 not in dtypes
 
 
-def _check_arguments(target: str, ending: str, noise: str) -> None:
+def check_arguments(target: str, ending: str, noise: str = "fixed") -> None:
+    """Raise an error if an argument of `export_policy` is wrong.
+
+    Args:
+        target: Path of the file.
+        ending: File extension.
+        noise: Treatment of random numbers.
+
+    Raises:
+        CheckpointError: If the directory of the file does not exist.
+        MissingDependencyError: If a package for the format is not installed.
+        ValueError: If the extension is not in `FORMATS`, or if `noise` is not "fixed" or "input".
+    """
     if ending not in FORMATS:
         raise ValueError(f"path is {target!r} and the format is {ending!r}, expected one of {', '.join(FORMATS)}")
     check_choice("noise", noise, get_args(NoiseMode))

@@ -10,7 +10,7 @@ import torch
 from pfrl_like.algos.fitting.saving import export_greedy
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.d3rlpy.algos.qlearning import offline, online
-from pfrl_like.d3rlpy.base import LearnableBase
+from pfrl_like.d3rlpy.base import LearnableBase, export_ending
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
 from pfrl_like.d3rlpy.dataset import ReplayBuffer, TransitionMiniBatch
 from pfrl_like.d3rlpy.dataset.library import batch_of_minibatch, sample_batch
@@ -67,8 +67,7 @@ class QLearningAlgoBase(LearnableBase):
             CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
         """
         agent = self._built.agent
-        if not fname.endswith((".pt", ".onnx")):
-            raise ValueError(f"fname is {fname!r}, expected a name that ends with .pt or .onnx")
+        export_ending(fname)
         scaler: Any = self.action_scaler
         shape: Any = self.observation_shape
         export_greedy(agent, tuple(shape), fname, action_scaler=scaler, tolerance=1e-3)
