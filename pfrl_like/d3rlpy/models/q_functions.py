@@ -46,7 +46,7 @@ class QuantileQFunction(LinearHead):
     def forward(self, x: Any) -> QuantileDiscreteActionValue:
         """Return the quantiles of B states, or of B pairs (observation, action)."""
         outputs = self.outputs(x)
-        value = QuantileDiscreteActionValue(outputs.view(len(outputs), -1, self.n_quantiles).transpose(1, 2))
+        value = QuantileDiscreteActionValue(outputs.view(outputs.shape[0], -1, self.n_quantiles).transpose(1, 2))
         value.averages = True
         return value
 

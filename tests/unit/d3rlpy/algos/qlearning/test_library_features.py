@@ -172,6 +172,13 @@ def test_an_exported_policy_acts_as_predict(config: Any, ending: str, tmp_path: 
     check_export(trained(config, 2, **scalers), tmp_path / f"policy{ending}", [OBS])
 
 
+@pytest.mark.parametrize("name", ["QR", "IQN"])
+@pytest.mark.parametrize("ending", [".pt", pytest.param(".onnx", marks=pytest.mark.slow)])
+def test_an_exported_policy_of_quantiles_takes_batches_of_any_size(name: str, ending: str, tmp_path: Path) -> None:
+    factory = getattr(d3rlpy.models, f"{name}QFunctionFactory")(n_quantiles=5)
+    check_export(trained(d3rlpy.algos.DQNConfig, 2, q_func_factory=factory), tmp_path / f"policy{ending}", [OBS])
+
+
 @pytest.mark.parametrize(
     "config",
     [d3rlpy.algos.DQNConfig, *(pytest.param(each, marks=pytest.mark.slow) for each in JOINED), d3rlpy.algos.BCQConfig],
