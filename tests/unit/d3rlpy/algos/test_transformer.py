@@ -183,7 +183,7 @@ def test_an_export_to_onnx_names_inputs_and_differences_are_refused(tmp_path: Pa
         ("observation_0", [3, 4], "tensor(float)"), ("action", [3, 2], "tensor(float)"),
         ("return_to_go", [3, 1], "tensor(float)"), ("timestep", [3], "tensor(int64)"),
     ]  # fmt: skip
-    algo.impl.modules.transformer._output.register_forward_hook(lambda *args: args[-1] + torch.jit.is_tracing())
+    algo.impl.modules.transformer._output.register_forward_hook(lambda *args: args[-1] + 1.0 * torch.jit.is_tracing())
     with pytest.raises(ExportError, match="selects .* instead of"):
         algo.save_policy(str(tmp_path / "policy.pt"))
     assert not (tmp_path / "policy.pt").exists()
