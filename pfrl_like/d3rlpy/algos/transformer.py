@@ -357,7 +357,8 @@ class _LastAction(torch.nn.Module):
 
     def __init__(self, algo: Any) -> None:
         super().__init__()
-        self.network, self._algo = copy.deepcopy(algo._built.modules.transformer).requires_grad_(False).cpu().eval(), algo
+        self.network = copy.deepcopy(algo._built.modules.transformer).requires_grad_(False).cpu().eval()
+        self._algo = algo
         n, shape = algo.config.context_size, algo.observation_shape
         parts = shape if isinstance(shape[0], Sequence) else [shape]
         shapes = {f"observation_{i}": (n, *part) for i, part in enumerate(parts)}
