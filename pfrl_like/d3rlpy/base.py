@@ -407,6 +407,20 @@ def load_learnable(fname: str, device: DeviceArg = None) -> LearnableBase:
     return algorithm
 
 
+def export_ending(fname: str) -> str:
+    """Return the file extension of an exported policy, ".pt" or ".onnx".
+
+    Args:
+        fname: Path of the file.
+
+    Raises:
+        ValueError: If the path has another ending.
+    """
+    if not fname.endswith((".pt", ".onnx")):
+        raise ValueError(f"fname is {fname!r}, expected a name that ends with .pt or .onnx")
+    return os.path.splitext(fname)[1]
+
+
 def device_name(device: DeviceArg) -> str:
     """Return PyTorch's name of a device.
 

@@ -129,8 +129,8 @@ def _dynamic(signature: Signature) -> tuple[dict[int, Any], ...]:
     return tuple({axis: batch for axis, size in enumerate(port.shape) if size == BATCH} for port in signature.inputs)
 
 
-#: Maximum difference between the policy's and the agent's actions and recurrent states. For numbers with an absolute
-#: value above 1 the difference is relative.
+#: Default maximum difference between the policy's and the agent's actions and recurrent states. For numbers with an
+#: absolute value above 1 the difference is relative.
 TOLERANCE = 1e-5
 #: Number of observations that are compared.
 N_INPUTS = 1_000
@@ -139,17 +139,19 @@ _FEED_FORWARD = ((1, 1), (2, 1), (13, 1), *[(123, 1)] * 8)
 _RECURRENT = ((1, 10), (2, 5), (98, 10))
 
 
-def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) -> None:
+def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any, tolerance: float = TOLERANCE) -> None:
     """Raise an error if the exported policy and the agent select different actions for 1,000 observations.
 
     Masks and noise are random. A different discrete action is accepted if the agent's values of both actions are equal
-    within `TOLERANCE`.
+    within `tolerance`.
 
     Args:
         reference: Copy of the agent that shares no parameters with `policy`.
         policy: The exported policy.
         run: Function that runs the exported policy.
         stack: Observations: tensors [k, ...] with the nesting of one observation.
+        tolerance: Maximum difference between actions and between recurrent states. For numbers with an absolute value
+            above 1 the difference is relative.
 
     Raises:
         ExportError: If the actions or recurrent states differ.
@@ -168,9 +170,9 @@ def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) 
             inputs = [*leaves_of(obs), *mask, *state, *noise]
             actions, *state = run(inputs)
             expected, expected_state = _step_of_agent(reference, obs, mask, policy.numbers(*inputs))
-            _check_actions(policy, inputs, actions, expected)
+            _check_actions(policy, inputs, actions, expected, tolerance)
             for ours, theirs in zip(expected_state, state, strict=True):
-                _check_numbers("recurrent state", ours, theirs)
+                _check_numbers("recurrent state", ours, theirs, tolerance)
             begin += batch
 
 
@@ -185,19 +187,21 @@ def _step_of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[
     return actions, [] if reference.recurrent_memory is None else leaves_of(reference.recurrent_memory.test_state)
 
 
-def _check_actions(policy: GreedyPolicy, inputs: Sequence[Tensor], actions: Tensor, wanted: Tensor) -> None:
+def _check_actions(
+    policy: GreedyPolicy, inputs: Sequence[Tensor], actions: Tensor, wanted: Tensor, tolerance: float
+) -> None:
     _check_shape("action", wanted, actions)
     is_continuous = wanted.is_floating_point()
     errors = _differences(wanted, actions) if is_continuous else (actions != wanted).float()
-    wrong = ~(errors <= TOLERANCE).reshape(len(wanted), -1).all(1)
-    if wrong.any() and not _has_equal_value(policy.evaluate(*inputs)[1], actions, wanted, wrong):
+    wrong = ~(errors <= tolerance).reshape(len(wanted), -1).all(1)
+    if wrong.any() and not _has_equal_value(policy.evaluate(*inputs)[1], actions, wanted, wrong, tolerance):
         raise ExportError(
             f"the exported policy selects different actions than the agent for {int(wrong.sum())} of {len(wrong)} "
             f"observations, {actions[wrong][0].tolist()} instead of {wanted[wrong][0].tolist()}; nothing was written"
         )
 
 
-def _has_equal_value(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor) -> bool:
+def _has_equal_value(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor, tolerance: float) -> bool:
     """True if the agent's values of `actions` and `wanted` are equal where the actions differ.
 
     Args:
@@ -206,11 +210,12 @@ def _has_equal_value(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor)
         actions: Actions of the exported policy, [B, ...].
         wanted: Actions of the agent, [B, ...].
         wrong: True where `actions` and `wanted` differ, [B].
+        tolerance: Maximum difference between equal values.
     """
     score = getattr(value, "score", None)
     if score is None and not wanted.is_floating_point():
         score = getattr(value, "evaluate_actions", None) or value.log_prob
-    return score is not None and float(_differences(score(wanted), score(actions))[wrong].max()) <= TOLERANCE
+    return score is not None and float(_differences(score(wanted), score(actions))[wrong].max()) <= tolerance
 
 
 def _check_shape(what: str, wanted: Tensor, output: Tensor) -> None:
@@ -219,11 +224,11 @@ def _check_shape(what: str, wanted: Tensor, output: Tensor) -> None:
         raise ExportError(f"the exported policy's {what} is {got}, the agent's is {expected}; nothing was written")
 
 
-def _check_numbers(what: str, wanted: Tensor, output: Tensor) -> None:
+def _check_numbers(what: str, wanted: Tensor, output: Tensor, tolerance: float) -> None:
     _check_shape(what, wanted, output)
     largest = float(_differences(wanted, output).max())
-    if not largest <= TOLERANCE:
-        raise ExportError(f"exported {what} differs by {largest:.3g}, more than {TOLERANCE}; nothing was written")
+    if not largest <= tolerance:
+        raise ExportError(f"exported {what} differs by {largest:.3g}, more than {tolerance}; nothing was written")
 
 
 def _differences(wanted: Tensor, output: Tensor) -> Tensor:
@@ -238,6 +243,7 @@ def export_policy(
     action_mask: Any = None,
     noise: NoiseMode = "fixed",
     format: str | None = None,
+    tolerance: float = TOLERANCE,
 ) -> Signature:
     """Compare the exported greedy policy with the agent, and write it to a file.
 
@@ -256,6 +262,8 @@ def export_policy(
             noise, and all other numbers are sampled once and used for every observation. With "input", the random
             numbers are inputs of the exported policy.
         format: File extension in `FORMATS`. If None, the extension of `path` is used.
+        tolerance: Maximum difference between actions and between recurrent states. For numbers with an absolute value
+            above 1 the difference is relative.
 
     Returns:
         Inputs and outputs of the policy.
@@ -269,7 +277,7 @@ def export_policy(
     """
     target = os.fspath(path)
     ending = os.path.splitext(target)[1] if format is None else format
-    _check_arguments(target, ending, noise)
+    check_arguments(target, ending, noise)
     with exporting(), isolated_rng(), contextlib.ExitStack() as contexts:
         agent, reference, stack = make_copy(), make_copy(), stacked_observations(example_obs)
         if _needs_float32_cast(agent, stack):
@@ -285,7 +293,7 @@ def export_policy(
         description = json.dumps({side: [vars(port) for port in each] for side, each in ports.items()})
         try:
             content = form.write(policy, policy.examples, description)
-            check_policy(reference, policy, form.run(content), stack)
+            check_policy(reference, policy, form.run(content), stack, tolerance)
         except PfrlLikeError:
             raise
         except Exception as error:  # exporters and networks raise errors of any type
@@ -325,7 +333,19 @@ def _needs_float32_cast(agent: Any, stack: Any) -> bool:
     return any(leaf.dtype == torch.float64 for leaf in features) and torch.float64 not in dtypes
 
 
-def _check_arguments(target: str, ending: str, noise: str) -> None:
+def check_arguments(target: str, ending: str, noise: str = "fixed") -> None:
+    """Raise an error if an argument of `export_policy` is wrong.
+
+    Args:
+        target: Path of the file.
+        ending: File extension.
+        noise: Treatment of random numbers.
+
+    Raises:
+        CheckpointError: If the directory of the file does not exist.
+        MissingDependencyError: If a package for the format is not installed.
+        ValueError: If the extension is not in `FORMATS`, or if `noise` is not "fixed" or "input".
+    """
     if ending not in FORMATS:
         raise ValueError(f"path is {target!r} and the format is {ending!r}, expected one of {', '.join(FORMATS)}")
     check_choice("noise", noise, get_args(NoiseMode))

@@ -20,7 +20,7 @@ from pfrl_like.algos.fitting import d3rlpy_files
 from pfrl_like.algos.fitting.spaces import SCALERS, set_scalers
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
-from pfrl_like.export import FORMATS, export_policy
+from pfrl_like.export.export_policy import FORMATS, TOLERANCE, export_policy
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import Scaler, make_scaler
 from pfrl_like.storage.atomic import atomic_write
@@ -168,6 +168,7 @@ def export_greedy(
     fname: PathLike,
     as_onnx: bool = False,
     action_scaler: Scaler | None = None,
+    tolerance: float = TOLERANCE,
 ) -> None:
     """Export the greedy policy of an agent to a file. The errors are the same as in `save_policy`.
 
@@ -179,6 +180,8 @@ def export_greedy(
         as_onnx: True to use ONNX for every file name. False to use TorchScript for names with other endings.
         action_scaler: Scaler of actions. The exported policy applies the inverse of the scaler to the actions. If None,
             the exported policy returns the agent's actions.
+        tolerance: Maximum difference between actions. For numbers with an absolute value above 1 the difference is
+            relative.
     """
 
     def make_copy() -> Any:
@@ -205,7 +208,7 @@ def export_greedy(
 
     ending = os.path.splitext(fname)[1]
     format = ".onnx" if as_onnx else ending if ending in FORMATS else ".pt"
-    export_policy(make_copy, fname, examples(observation_shape), format=format)
+    export_policy(make_copy, fname, examples(observation_shape), format=format, tolerance=tolerance)
 
 
 def create_estimator(kind: type[Any], params: Mapping[str, Any]) -> Any:

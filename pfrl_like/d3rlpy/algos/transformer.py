@@ -1,12 +1,13 @@
 """Decision Transformers, the inputs of their predictions, and wrappers that act with them."""
 
+import copy
 import functools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from pfrl_like.d3rlpy.algos.configs import DecisionTransformerConfig, DiscreteDe
 from pfrl_like.d3rlpy.algos.qlearning import offline
 from pfrl_like.d3rlpy.algos.qlearning.base import StepCallback
 from pfrl_like.d3rlpy.algos.qlearning.parts import Implementation, Parts
-from pfrl_like.d3rlpy.base import LearnableBase
+from pfrl_like.d3rlpy.base import LearnableBase, export_ending
 from pfrl_like.d3rlpy.constants import ActionSpace, LoggingStrategy
 from pfrl_like.d3rlpy.dataset import ReplayBuffer, TrajectoryMiniBatch
 from pfrl_like.d3rlpy.dataset.columns import column_observation
@@ -26,7 +27,11 @@ from pfrl_like.d3rlpy.logging import FileAdapterFactory, LoggerAdapterFactory
 from pfrl_like.d3rlpy.metrics import evaluate_transformer_with_environment
 from pfrl_like.d3rlpy.models.transformers import Transformer
 from pfrl_like.d3rlpy.types import GymEnv, NDArray, Observation, Shape
+from pfrl_like.errors import ExportError
+from pfrl_like.export.export_policy import FORMATS, check_arguments, exporting
+from pfrl_like.export.policy import Port, Signature
 from pfrl_like.replay_buffers import ReplayBuffer as AgentBuffer
+from pfrl_like.storage import atomic_write
 
 _FILES = FileAdapterFactory()
 
@@ -176,13 +181,36 @@ class TransformerAlgoBase(LearnableBase):
         agent: Any = agents.BC(transformer, optim.optim, AgentBuffer(None), **options)
         return Implementation(self, agent, Parts(transformer=transformer, optim=optim))
 
-    def save_policy(self, fname: str) -> NoReturn:
-        """Raise an error, because actions depend on several steps.
+    def save_policy(self, fname: str) -> None:
+        """Export the greedy policy to a file that runs without this library.
+
+        The inputs are exactly `context_size` steps without a batch axis, in the shapes of `TransformerInput`: the parts
+        of the observations, `observation_0`, ...; `action`, float32, also for discrete actions, then [L, 1];
+        `return_to_go`, [L, 1]; and `timestep`, int64. The output is the last action, or the greedy index.
+
+        The file contains the scalers of observations and actions. As in d3rlpy, it does not contain the scaler of
+        rewards: scale the returns to go.
+
+        Args:
+            fname: Path of the file. `.onnx` selects the ONNX format, `.pt` selects TorchScript.
 
         Raises:
-            NotImplementedError: Always.
+            NotFittedError: If the networks are not built.
+            ValueError: If the path has another ending.
+            ExportError: If the exported policy and the transformer select different actions.
+            CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
+            MissingDependencyError: If a package for the format is not installed.
         """
-        raise NotImplementedError("actions depend on several steps: call save, load_learnable and as_stateful_wrapper")
+        policy: Any = _LastAction(self)
+        ending = export_ending(fname)
+        check_arguments(fname, ending)
+        inputs, others = policy.examples(0), policy.examples(1)
+        with exporting():
+            content = FORMATS[ending].write(policy, inputs, "{}")
+            output, expected = FORMATS[ending].run(content)(others)[0], policy(*others)
+        if not torch.allclose(output, expected, 1e-3, 1e-3):
+            raise ExportError(f"the exported policy selects {output.tolist()} instead of {expected.tolist()}")
+        atomic_write(fname, content)
 
     def predict(self, inpt: TransformerInput) -> NDArray:
         """Return the last action of a sequence: a vector, [action_size], or the logits of discrete actions.
@@ -204,8 +232,7 @@ class TransformerAlgoBase(LearnableBase):
 
         columns = {name: map_parts(padded, values) for name, values in vars(inpt).items()}
         x = self._tensors(SimpleNamespace(**columns, masks=padded(np.ones(inpt.length))))
-        output = "scores" if self._is_discrete else "mode"
-        return self._acted(x, lambda x: getattr(network(x), output)[-1])
+        return self._acted(x, lambda x: self._last_output(network, x))
 
     def fit(
         self, dataset: Any, n_steps: int, n_steps_per_epoch: int = 10000, experiment_name: str | None = None,
@@ -296,18 +323,66 @@ class TransformerAlgoBase(LearnableBase):
     def _is_discrete(self) -> bool:
         return self.get_action_type() is ActionSpace.DISCRETE
 
-    def _tensors(self, batch: Any) -> Any:
-        """Return the network's input for a `TrajectoryMiniBatch`, scaled except for observations."""
-        tensor: Any = functools.partial(torch.as_tensor, dtype=torch.get_default_dtype(), device=self._device)
+    def _last_output(self, network: Any, x: Any) -> Any:
+        """Return the network's output for the last step of the last sequence."""
+        return getattr(network(x), "scores" if self._is_discrete else "mode")[-1]
+
+    def _tensors(self, batch: Any, exporting: bool = False) -> Any:
+        """Return the network's input for a `TrajectoryMiniBatch`, scaled except for observations.
+
+        If `exporting`, tensors stay on their device, and returns are not scaled.
+        """
+        device = None if exporting else self._device
+        tensor: Any = functools.partial(torch.as_tensor, dtype=torch.get_default_dtype(), device=device)
         others = batch.actions, batch.returns_to_go, batch.timesteps, batch.masks
         obs, action, returns, timesteps, masks = map_nested(tensor, (column_observation(batch.observations), *others))
         if self._is_discrete:
             action = action.view(masks.shape).long()
         elif self.action_scaler is not None:
             action = self.action_scaler.transform(action)
-        if self.reward_scaler is not None:
+        if self.reward_scaler is not None and not exporting:
             returns = self.reward_scaler.transform(returns)
         return obs, action, returns, timesteps.long(), masks
+
+
+class _LastAction(torch.nn.Module):
+    """The policy in an exported file, a function of `context_size` steps without a batch axis.
+
+    Args:
+        algo: Transformer, built.
+
+    Attributes:
+        signature: Inputs and output.
+    """
+
+    def __init__(self, algo: Any) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(algo._built.modules.transformer).requires_grad_(False).cpu().eval()
+        self._algo = algo
+        n, shape = algo.config.context_size, algo.observation_shape
+        parts = shape if isinstance(shape[0], Sequence) else [shape]
+        shapes = {f"observation_{i}": (n, *part) for i, part in enumerate(parts)}
+        shapes |= {"action": (n, 1 if algo._is_discrete else algo.action_size), "return_to_go": (n, 1)}
+        inputs = [*(Port(name, shape, "float32") for name, shape in shapes.items()), Port("timestep", (n,), "int64")]
+        self.signature = Signature(tuple(inputs), (Port("output_0", (), ""),))
+
+    def examples(self, seed: int) -> list[torch.Tensor]:
+        """Return random inputs."""
+        generator, (*others, timestep) = torch.Generator().manual_seed(seed), self.signature.inputs
+        return [*(torch.rand(port.sizes(1), generator=generator) for port in others), torch.arange(*timestep.sizes(1))]
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """Return the last action."""
+        *obs, actions, returns, timesteps = (each.unsqueeze(0) for each in inputs)
+        batch = SimpleNamespace(
+            observations=obs if len(obs) > 1 else obs[0], actions=actions, returns_to_go=returns,
+            timesteps=timesteps, masks=torch.ones_like(timesteps),
+        )  # fmt: skip
+        output: torch.Tensor = self._algo._last_output(self.network, self._algo._tensors(batch, exporting=True))
+        if self._algo._is_discrete:
+            return output.argmax()
+        scaler = self._algo.action_scaler
+        return output if scaler is None else scaler.reverse_transform(output)
 
 
 class DecisionTransformer(TransformerAlgoBase, config_class=DecisionTransformerConfig):

@@ -18,7 +18,7 @@ from torch import nn
 
 from pfrl_like.agents import BCQ, PPO
 from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyError, NonFiniteError
-from pfrl_like.export.export_policy import check_policy, exporting
+from pfrl_like.export.export_policy import check_policy, export_policy, exporting
 from pfrl_like.export.features import more_observations
 from pfrl_like.export.policy import GreedyPolicy
 from pfrl_like.nn import Branched, EmpiricalNormalization, RecurrentSequential
@@ -277,6 +277,7 @@ def test_numbers_of_actions_are_compared(tmp_path: Path) -> None:
     agent = PPO(model, torch.optim.Adam(model.parameters()))
     with pytest.raises(ExportError, match="selects different actions than the agent for 1 of 1 observations"):
         agent.export(tmp_path / "policy.pt", example_obs=OBS)
+    export_policy(agent.greedy_copy, tmp_path / "policy.pt", OBS, tolerance=1e-3)
 
 
 def test_recurrent_states_are_compared(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from pfrl_like import d3rlpy
 from pfrl_like.d3rlpy import ActionSpace, algos, preprocessing
-from pfrl_like.errors import CheckpointError, NotFittedError
+from pfrl_like.errors import CheckpointError, ExportError, NotFittedError
 from pfrl_like.metrics import evaluate_on_environment
 
 #: d3rlpy 2.8.1 draws these actions from softmax([0.2, 1.0, -0.4]) with the seed 0.
@@ -153,8 +154,45 @@ def test_what_is_no_sequence_is_refused_with_what_to_use() -> None:
     assert d3rlpy.metrics.evaluate_transformer_with_environment(algo.as_stateful_wrapper(9.0), env, 2) >= 1
     with pytest.raises(TypeError, match="as_stateful_wrapper"):
         d3rlpy.metrics.evaluate_transformer_with_environment(algo, env)
-    with pytest.raises(NotImplementedError, match="load_learnable"):
-        algo.save_policy("policy.onnx")
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_an_exported_policy_returns_the_action_of_predict(discrete: bool, tmp_path: Path) -> None:
+    scalers: dict[str, Any] = {} if discrete else {"action_scaler": preprocessing.MinMaxActionScaler()}
+    reward_scaler = preprocessing.MultiplyRewardScaler(multiplier=0.5)
+    algo, rng = fitted(made(discrete, reward_scaler=reward_scaler, **scalers)), np.random.default_rng(0)
+    algo.save_policy(str(tmp_path / "policy.pt"))
+    exported: Any = torch.jit.load(str(tmp_path / "policy.pt"))  # type: ignore[no-untyped-call]
+    for _ in range(5):
+        obs, returns = rng.normal(size=(3, *algo.observation_shape)), rng.normal(size=(3, 1))
+        actions = rng.integers(2, size=(3, 1)) if discrete else rng.normal(size=(3, algo.action_size))
+        given = algos.TransformerInput(obs, actions, returns, returns, np.arange(1, 4))
+        inputs = [torch.as_tensor(each, dtype=torch.float32) for each in (obs, actions, 0.5 * returns)]
+        expected, output = algo.predict(given), exported(*inputs, torch.arange(1, 4)).numpy()
+        np.testing.assert_allclose(output, expected.argmax() if discrete else expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_exported_policy_that_acts_differently_is_refused(tmp_path: Path) -> None:
+    algo = made(False)
+    algo.create_impl((4,), 2)
+    algo.impl.modules.transformer._output.register_forward_hook(lambda *args: args[-1] + 1.0 * torch.jit.is_tracing())
+    with pytest.raises(ExportError, match="selects .* instead of"):
+        algo.save_policy(str(tmp_path / "policy.pt"))
+    assert not (tmp_path / "policy.pt").exists()
+
+
+@pytest.mark.slow
+def test_inputs_of_an_onnx_file_have_the_names_of_d3rlpy(tmp_path: Path) -> None:
+    algo = made(False)
+    algo.create_impl((4,), 2)
+    algo.save_policy(str(tmp_path / "policy.onnx"))
+    session = pytest.importorskip("onnxruntime").InferenceSession(
+        tmp_path / "policy.onnx", providers=["CPUExecutionProvider"]
+    )
+    assert [(each.name, each.shape, each.type) for each in session.get_inputs()] == [
+        ("observation_0", [3, 4], "tensor(float)"), ("action", [3, 2], "tensor(float)"),
+        ("return_to_go", [3, 1], "tensor(float)"), ("timestep", [3], "tensor(int64)"),
+    ]  # fmt: skip
 
 
 def test_bad_arguments_are_refused(tmp_path: Path) -> None:
