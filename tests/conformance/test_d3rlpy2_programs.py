@@ -19,7 +19,7 @@ from peers.d3rlpy2_records import SEEDS, record, records
 RECORDS = TESTS / "data/peers/d3rlpy2_programs"
 PROGRAMS = sorted(path.stem for path in d3rlpy2_records.PROGRAMS.glob("*.py"))
 #: Programs that are short enough for the default run.
-SHORT = {"dataset_handling", "loggers", "own_pickers", "save_and_load"}
+SHORT = {"dataset_handling", "loggers", "online_from_same_parameters", "own_pickers", "save_and_load"}
 #: Parts of a program's record that differ here, as regular expressions of their paths, and why.
 DIFFERENCES = {"deployment": {"/files/policy.onnx:": "the environment of d3rlpy has no ONNX"}}
 

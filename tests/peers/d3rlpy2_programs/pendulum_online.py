@@ -22,11 +22,11 @@ options = {
 }  # fmt: skip
 sac = SACConfig(temp_learning_rate=3e-3, initial_temperature=0.2, **options).create(device=False)
 sac.fit_online(
-    env, d3rlpy.dataset.create_fifo_replay_buffer(limit=100000, env=env), n_steps=2000, n_steps_per_epoch=1000,
+    env, d3rlpy.dataset.create_fifo_replay_buffer(limit=100000, env=env), n_steps=3000, n_steps_per_epoch=1000,
     update_interval=1, n_updates=1, update_start_step=300, random_steps=300, eval_env=eval_env, eval_n_trials=2,
     show_progress=False,
 )  # fmt: skip
-returns = [d3rlpy.metrics.evaluate_qlearning_with_environment(sac, eval_env, n_trials=10)]
+returns = [d3rlpy.metrics.evaluate_qlearning_with_environment(sac, eval_env, n_trials=20)]
 
 observations = np.array([env.observation_space.sample() for _ in range(5)])
 arrays = {"SAC": sac.predict(observations), "SAC sample": sac.sample_action(observations)}
