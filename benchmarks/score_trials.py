@@ -23,7 +23,7 @@ class Trial(NamedTuple):
     seeds: tuple[int, ...]
 
 
-_FEW, _MORE = (0, 1, 2), (*range(10, 20),)
+_FEW, _MORE, _OTHER = (0, 1, 2), (*range(10, 20),), (100, 101, 102)
 _BCQ = ("cartpole", "DiscreteBCQ", "pfrl_like")
 TRIALS = (
     # Double DQN on CartPole, one seed of ten at 167: how often?
@@ -38,11 +38,22 @@ TRIALS = (
     Trial("flexibility 0.6", _BCQ, {"action_flexibility": 0.6}, _FEW),
     Trial("flexibility 0.9", _BCQ, {"action_flexibility": 0.9}, _FEW),
     Trial("three times the updates", _BCQ, {"updates": 30_000}, _FEW),
+    Trial("flexibility 0.6, other seeds", _BCQ, {"action_flexibility": 0.6}, _OTHER),
+    Trial("flexibility 0.75, other seeds", _BCQ, {"action_flexibility": 0.75}, _OTHER),
+    Trial("flexibility 0.6, three times the updates", _BCQ, {"action_flexibility": 0.6, "updates": 30_000}, _OTHER),
     # DQN on Acrobot at -83: exploration that stays, 3-step returns, too few updates, or the budget?
     Trial("no exploration in the end", ("acrobot", "DQN"), {"reward_scale": 1.0}, _FEW),
     Trial("1-step returns", ("acrobot", "DQN"), {"num_steps": 1}, _FEW),
     Trial("twice the updates", ("acrobot", "DQN"), {"agent": {"n_times_update": 4}}, _FEW),
     Trial("twice the steps", ("acrobot", "DQN"), {"steps": 200_000}, _FEW),
+    Trial("1-step returns, other seeds", ("acrobot", "DQN"), {"num_steps": 1}, _OTHER),
+    Trial("1-step returns, twice the steps", ("acrobot", "DQN"), {"num_steps": 1, "steps": 200_000}, _OTHER),
+    Trial(
+        "1-step returns, twice the updates",
+        ("acrobot", "DQN"),
+        {"num_steps": 1, "agent": {"n_times_update": 4}},
+        _OTHER,
+    ),
 )
 #: Those that take long, after the first stages.
 LONG_TRIALS = (
@@ -51,6 +62,7 @@ LONG_TRIALS = (
     Trial("repeated", ("halfcheetah", "SoftActorCritic"), {}, (0,)),
     # Rainbow on MinAtar below DQN: noisy networks, or the returns' number of steps?
     Trial("1-step returns", ("minatar-breakout", "Rainbow"), {"num_steps": 1}, (0, 1)),
+    Trial("noise 0.1", ("minatar-breakout", "Rainbow"), {"noise": 0.1}, (0, 1)),
     Trial(
         "epsilon-greedy in the place of noise, no dueling",
         ("minatar-breakout", "CategoricalDoubleDQN"),
