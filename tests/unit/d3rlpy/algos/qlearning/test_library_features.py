@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,14 @@ def test_algorithms_that_do_not_exist_name_others() -> None:
             getattr(d3rlpy.algos, name)
     with pytest.raises(ImportError, match="use TD3PlusBC or ReBRAC"):
         from pfrl_like.d3rlpy.algos import PRDCConfig  # noqa: F401
+
+
+def test_names_of_algos_are_found_in_qlearning_too() -> None:
+    qlearning = importlib.import_module("pfrl_like.d3rlpy.algos.qlearning")
+    for name in ("CQL", "CQLConfig", "DiscreteBCQ", "ConstantEpsilonGreedy", "QLearningAlgoBase"):
+        assert getattr(qlearning, name) is getattr(d3rlpy.algos, name)
+    with pytest.raises(AttributeError, match="use TD3PlusBC or ReBRAC"):
+        _ = qlearning.PRDC
 
 
 def test_algorithms_are_instances_of_the_layers_base_classes() -> None:
