@@ -263,7 +263,7 @@ def start(item: Item, place: Place, folder: Path, lock: int) -> subprocess.Popen
     ]  # fmt: skip
     with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(
-            command, env=environment(tree), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+            command, cwd=folder, env=environment(tree), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
             start_new_session=True, pass_fds=[lock],
         )  # fmt: skip
 
@@ -348,15 +348,17 @@ def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> d
         return None
     if child.returncode in ENDED:
         sys.exit(f"{item.name}, seed {item.seed}: somebody ended it; the next run resumes it")
+    output = (folder / "output.txt").read_text(errors="replace").splitlines()[-15:]
     if child.returncode > 0:
-        output = (folder / "output.txt").read_text(errors="replace").splitlines()
-        sys.exit("\n".join([f"{item.name}, seed {item.seed}: no training, see {folder}", *output[-15:]]))
+        sys.exit("\n".join([f"{item.name}, seed {item.seed}: no training, see {folder}", *output]))
     if child.returncode < 0 and item.kind == "data":
         sys.exit(f"{item.name}: ended by {signal.Signals(-child.returncode).name}")
     if child.returncode < 0:
         line = crash_line(item, place, -child.returncode)
     else:
         line = json.loads((folder / "line.json").read_text())
+    if "error" in line:
+        log("\n".join(output))  # of its workers, too, whose own errors may be nowhere else
     shutil.rmtree(folder)
     if item.trial is not None:
         line |= {"trial": item.trial.name, "row": item.row, "changes": changes_of(item)}

@@ -54,6 +54,12 @@ TRIALS = (
         {"num_steps": 1, "agent": {"n_times_update": 4}},
         _OTHER,
     ),
+    Trial(
+        "1-step returns, twice the updates of twice the transitions",
+        ("acrobot", "DQN"),
+        {"num_steps": 1, "agent": {"n_times_update": 4, "minibatch_size": 128}},
+        _OTHER,
+    ),
 )
 #: Those that take long, after the first stages.
 LONG_TRIALS = (
