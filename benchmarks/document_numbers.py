@@ -35,6 +35,7 @@ import ope_coverage
 import preset_tables
 import scaling_constants
 import scaling_model
+import score_trials
 import scores
 import speed
 import worker_faults
@@ -195,6 +196,7 @@ def measured_tables() -> dict[str, list[str]]:
         worker_faults.table(trust(worker_faults.SCRIPT)),
         gpu_table(),
         preset_tables.trial_table(),
+        score_trials.table(lines_of("score_trials")),
         preset_tables.score_table(preset_scores()),
         *distributed_tables(),
     ]
@@ -402,7 +404,7 @@ def with_rows(page: str, text: str, measured: dict[str, list[str]]) -> str:
             today = {tuple(row.split(" | ")[:2]): row for row in measured[titles]}
             shown = [tuple(row.split(" | ")[:2]) for row in rows] if page == "README.md" else [*today]
             text = text.replace("\n".join(rows), "\n".join(today[key] for key in shown))
-        elif titles in measured and titles in (*preset_tables.TITLES, *DISTRIBUTED):
+        elif titles in measured and titles in (*preset_tables.TITLES, score_trials.TITLES, *DISTRIBUTED):
             rule = "| --- " * (titles.count("|") - 1) + "|"
             table = "\n".join([titles, rule, *measured[titles]]) + "\n"
             text = re.sub(re.escape(titles) + r"\n(?:\|.*\n)*", lambda _, table=table: table, text)

@@ -1,9 +1,10 @@
 """Trials of rows that look wrong: each changes a setting, adds seeds, or repeats one.
 
-`missing_scores.py` runs them first. Their lines are those of `results/score_trials.jsonl`, and count in no table.
+`missing_scores.py` runs them first. Their lines are those of `results/score_trials.jsonl`, and count in no other table.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -47,6 +48,7 @@ TRIALS = (
     Trial("twice the updates", ("acrobot", "DQN"), {"agent": {"n_times_update": 4}}, _FEW),
     Trial("twice the steps", ("acrobot", "DQN"), {"steps": 200_000}, _FEW),
     Trial("1-step returns, other seeds", ("acrobot", "DQN"), {"num_steps": 1}, _OTHER),
+    Trial("five times the steps", ("acrobot", "DQN"), {"steps": 500_000}, (100, 101)),
     Trial("1-step returns, twice the steps", ("acrobot", "DQN"), {"num_steps": 1, "steps": 200_000}, _OTHER),
     Trial(
         "1-step returns, twice the updates",
@@ -81,3 +83,22 @@ LONG_TRIALS = (
         (0, 1),
     ),
 )
+TITLES = "| row | trial | changes of settings | seeds | score of each |"
+
+
+def table(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The scores of each trial, in the order of the trials.
+
+    Args:
+        lines: Those of `results/score_trials.jsonl`.
+    """
+    rows = [TITLES, "| --- " * 5 + "|"]
+    for trial in (*TRIALS, *LONG_TRIALS):
+        own = [line for line in lines if (line["trial"], tuple(line["row"])) == (trial.name, trial.row)]
+        own.sort(key=lambda line: line["seed"])
+        seeds = ", ".join(str(line["seed"]) for line in own)
+        scores = ", ".join("failed" if "error" in line else f"{line['score']:.1f}" for line in own)
+        changes = f"`{json.dumps(trial.changes)}`" if trial.changes else ""
+        if own:
+            rows.append(f"| {' '.join(trial.row[:2])} | {trial.name} | {changes} | {seeds} | {scores} |")
+    return rows
