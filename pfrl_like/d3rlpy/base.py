@@ -278,7 +278,8 @@ class LearnableBase(ABC):
     @property
     def batch_size(self) -> int:
         """Number of transitions per minibatch."""
-        return int(self._config.batch_size)
+        size: int = self._config.batch_size
+        return size
 
     @property
     def gamma(self) -> float:

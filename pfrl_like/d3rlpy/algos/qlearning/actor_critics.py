@@ -28,7 +28,7 @@ from pfrl_like.d3rlpy.types import Shape
 from pfrl_like.explorers import Greedy
 from pfrl_like.learning.lagrange import TemperatureHolder
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.checks import check_choice
+from pfrl_like.utils.checks import check_choice, check_numbers
 
 
 class ActorCritic(QLearningAlgoBase):
@@ -128,6 +128,7 @@ class TD3(ActorCritic, config_class=TD3Config):
 
     def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
         noise = self.config.target_smoothing_sigma, self.config.target_smoothing_clip
+        check_numbers(0.0, target_smoothing_sigma=noise[0], target_smoothing_clip=noise[1])
         return {"explorer": Greedy(), "target_policy_smoothing_func": functools.partial(smoothed, *noise)}
 
 

@@ -107,17 +107,22 @@ class QLearningAlgoBase(LearnableBase):
         Raises:
             NotFittedError: If the networks are not built.
             NotImplementedError: If the algorithm has no Q-functions.
-            ValueError: If `x` is one observation without a batch axis, or if the numbers of rows differ.
+            ValueError: If the shape of `x` or `action` is wrong, or if there is no action of an index.
         """
         agent = self._built.agent
         if not self.critic_optimizer:
             raise NotImplementedError(f"{type(self).__name__} has no Q-functions: evaluate it with d3rlpy.ope.FQE")
         obs, actions = self._observations(x), torch.as_tensor(action, device=self._device)
+        size: Any = self.action_size
         if self.get_action_type() is ActionSpace.DISCRETE:
             actions, n = actions.reshape(-1).long(), len(first_leaf(obs))
             if len(actions) not in (1, n):
                 raise ValueError(f"action has {len(actions)} rows, but x has {n} observations: expected equal lengths")
+            if n and not 0 <= int(actions.min()) <= int(actions.max()) < size:
+                raise ValueError(f"action is {action}, expected indices from 0 to {size - 1}")
             actions = actions.expand(n)
+        elif actions.shape != (expected := (len(first_leaf(obs)), size)):
+            raise ValueError(f"action has shape {tuple(actions.shape)}, expected {expected}")
         elif self.action_scaler is not None:
             actions = self.action_scaler.transform(actions)
         with torch.no_grad(), self._evaluating():
@@ -445,12 +450,17 @@ class QLearningAlgoBase(LearnableBase):
         """Return observations as tensors.
 
         Raises:
-            ValueError: If there is no batch axis.
+            ValueError: If there is no batch axis, or if the shape is not that of the networks.
         """
         parts = tuple(x) if isinstance(x, list) else x
         obs = map_nested(lambda part: torch.tensor(np.asarray(part), device=self._device), parts)
         if not isinstance(obs, tuple) and obs.ndim < 2:
             raise ValueError(f"x has shape {tuple(obs.shape)}, expected a batch axis: pass x[None] for one observation")
+        shape = map_nested(lambda part: tuple(part.shape[1:]), obs)
+        built = () if self._observation_shape is None else self._observation_shape
+        expected = tuple(size if isinstance(size, int) else tuple(size) for size in built)
+        if expected not in ((), shape):
+            raise ValueError(f"x has observations of shape {shape}, expected {expected}")
         return obs
 
 

@@ -256,6 +256,26 @@ def test_algorithms_that_do_not_exist_name_others() -> None:
         from pfrl_like.d3rlpy.algos import PRDCConfig  # noqa: F401
 
 
+@pytest.mark.parametrize("config", [d3rlpy.algos.DQNConfig, d3rlpy.algos.TD3Config], ids=str)
+def test_wrong_shapes_are_named_with_the_expected_ones(config: Any) -> None:
+    algo, discrete = trained(config), is_discrete(config)
+    actions = algo.predict(OBS)
+    for function in (algo.predict, algo.sample_action, lambda x: algo.predict_value(x, actions)):
+        with pytest.raises(ValueError, match=r"x has observations of shape \(2,\), expected \(3,\)"):
+            function(OBS[:, :2])
+    wrong = np.array([0, 1, 2, 3, 0]) if discrete else actions[:, :1]
+    expected = "expected indices from 0 to 2" if discrete else r"action has shape \(5, 1\), expected \(5, 2\)"
+    with pytest.raises(ValueError, match=expected):
+        algo.predict_value(OBS, wrong)
+
+
+def test_sizes_and_noise_of_a_config_are_checked() -> None:
+    with pytest.raises(TypeError, match="minibatch_size is 2.5"):
+        trained(d3rlpy.algos.DQNConfig, batch_size=2.5)
+    with pytest.raises(ValueError, match="target_smoothing_sigma is -1"):
+        trained(d3rlpy.algos.TD3Config, target_smoothing_sigma=-1.0)
+
+
 def test_names_of_algos_are_found_in_qlearning_too() -> None:
     qlearning = importlib.import_module("pfrl_like.d3rlpy.algos.qlearning")
     for name in ("CQL", "CQLConfig", "DiscreteBCQ", "ConstantEpsilonGreedy", "QLearningAlgoBase"):
