@@ -19,6 +19,7 @@ from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError
 from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.storage.manifest import LOCK_FILES
 from pfrl_like.utils import set_random_seed
 
 OPTIONS: dict[str, Any] = {
@@ -152,6 +153,15 @@ def test_a_fit_that_resumes_with_other_values_warns(tmp_path: Path, caplog: pyte
     fit("DQN", tmp_path, algo=made("DQN").set_params(gamma=0.5, scaler="standard"))
     (text,) = [each.getMessage() for each in caplog.records if "other values" in each.getMessage()]
     assert "gamma was 0.99, is 0.5; " in text and "scaler was None, is {'type': 'standard'" in text
+
+
+def test_two_trainings_do_not_continue_the_same_run(tmp_path: Path) -> None:
+    def another(algo: Any, epoch: int, step: int) -> None:
+        with pytest.raises(CheckpointError, match="run.* is written by .*; only one may write"):
+            fit("DQN", tmp_path)
+
+    fit("DQN", tmp_path, n_epochs=1, callback=another)
+    assert not {*LOCK_FILES} & {path.name for path in (tmp_path / "run").iterdir()}
 
 
 def test_what_does_not_resume_is_refused(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from pfrl_like.runs.run_files import FailedWrites
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json, parse_json, read_json
+from pfrl_like.storage.manifest import WriterLock
 from pfrl_like.utils.checks import warn_once
 
 #: Function called as (epoch, updates so far, minibatch). It returns the TD errors (None if unknown) and a dict of
@@ -242,12 +243,14 @@ class RunLog:
         self.directory: str | None = None
         self._loggers: list[MetricsLogger] = []
         self._adapter: LoggerAdapter | None = None
+        self._lock: WriterLock | None = None
         if writes and training.logger_adapter is not None:
             name = timestamped(name) if training.with_timestamp else name
             self._adapter = training.logger_adapter.create(training.algo, name, n_steps_per_epoch)
         elif writes:
             self.directory = _make_folder(os.path.join(training.logdir, name), training.with_timestamp)
             if training.resume:
+                self._lock = WriterLock(self.directory)
                 self._found = newest_checkpoint(training.algo.impl, source, self.directory, _LOGGER)
                 move_earlier_files(self.directory, self._found.t if self._found else 0, _LOGGER)
             self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv"), append=training.resume))
@@ -267,6 +270,8 @@ class RunLog:
             logger.close()
         if self._adapter is not None:
             self._adapter.close()
+        if self._lock is not None:
+            self._lock.release()
 
     def resume(self, parts: Sequence[Any], clock: Clock) -> None:
         """If the run saves checkpoints, restore the newest one.
