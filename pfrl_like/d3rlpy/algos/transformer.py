@@ -423,7 +423,7 @@ class DiscreteDecisionTransformer(TransformerAlgoBase, config_class=DiscreteDeci
         """Make one update, and set the learning rate of the next one, the metric `learning_rate`.
 
         The rate grows linearly for `warmup_tokens` steps of the data, then it falls as a cosine, at most to a tenth.
-        Files do not contain the number of these steps, as in d3rlpy.
+        Files do not contain the number of these steps, as in d3rlpy. Processes that learn together count all of them.
 
         Args:
             batch: Minibatch of `sample_trajectory_batch`. The algorithm scales its values.
@@ -432,10 +432,12 @@ class DiscreteDecisionTransformer(TransformerAlgoBase, config_class=DiscreteDeci
             NotFittedError: If the networks are not built.
             NonFiniteError: If the loss or a gradient is NaN or infinite.
         """
-        metrics, built, first = super().update(batch), self._built, self.config.warmup_tokens
-        built.n_tokens = n = built.n_tokens + int(batch.masks.sum())
+        built, first, n_new = self._built, self.config.warmup_tokens, int(batch.masks.sum())
+        with offline.learners(self):
+            metrics, group = super().update(batch), built.agent.learner_group
+            built.n_tokens = n = built.n_tokens + (n_new if group is None else sum(group.of_all(n_new)))
         progress = (n - first) / max(1, self.config.final_tokens - first)
         factor = n / first if n < first else max(0.1, (1 + math.cos(math.pi * progress)) / 2)
-        for group in built.modules.optim.optim.param_groups:
-            group["lr"] = self.config.learning_rate * factor
+        for parameters in built.modules.optim.optim.param_groups:
+            parameters["lr"] = self.config.learning_rate * factor
         return metrics | {"learning_rate": self.config.learning_rate * factor}

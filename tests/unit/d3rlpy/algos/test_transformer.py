@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from process_group import in_two_processes
+
 from pfrl_like import d3rlpy
 from pfrl_like.d3rlpy import ActionSpace, algos, preprocessing
 from pfrl_like.errors import CheckpointError, ExportError, NotFittedError
@@ -130,6 +132,46 @@ def test_files_give_the_algorithm_again(tmp_path: Path, discrete: bool) -> None:
         np.random.seed(step)
         np.testing.assert_array_equal(first, wrappers[1].predict(np.ones(4, np.float32) * step, 1.0))
     assert isinstance(first, int) if discrete else first.shape == (2,) and first.dtype == np.float32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("discrete", [False, True])
+def test_compiled_updates_are_those_of_eager_mode(discrete: bool) -> None:
+    states = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        algo = fitted(made(discrete, attn_dropout=0.0, resid_dropout=0.0, embed_dropout=0.0, compile_graph=compiled), 6)
+        assert (algo.impl.agent._compiled is not None) is compiled
+        states.append(algo.module_states())
+    torch.testing.assert_close(*states, rtol=1e-4, atol=1e-5)
+
+
+def of_group(rank: int) -> list[Any]:
+    found = []
+    for discrete in (False, True):
+        torch.manual_seed(rank)
+        algo = made(discrete, attn_dropout=0.0, resid_dropout=0.0, embed_dropout=0.0)
+        config, data = algo.config, dataset(discrete)
+        algo = config.create("cpu", enable_ddp=True)
+        algo.build_with_dataset(data)
+        torch.manual_seed(5)
+        np.random.seed(rank)
+        fitted(algo)
+        found.append(algo.module_states())
+    return found
+
+
+@pytest.mark.slow
+def test_two_processes_learn_the_same() -> None:
+    first, second = in_two_processes(of_group)
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    for discrete, state in zip((False, True), first, strict=True):
+        torch.manual_seed(0)
+        alone = made(discrete, attn_dropout=0.0, resid_dropout=0.0, embed_dropout=0.0)
+        alone.build_with_dataset(dataset(discrete))
+        with pytest.raises(AssertionError):  # its minibatches are half of theirs
+            torch.testing.assert_close(state, fitted(alone).module_states(), rtol=1e-4, atol=1e-4)
 
 
 def test_the_learning_rate_grows_and_falls_with_the_steps_of_the_data() -> None:
