@@ -8,7 +8,6 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-
 from process_group import in_two_processes
 
 from pfrl_like import d3rlpy
