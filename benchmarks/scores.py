@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -75,13 +75,19 @@ def train(
         experiments.train_agent(agent, env, step_hooks=hooks, **options)
 
 
-def run(job: tuple[str, str, int], folder: Path | None = None, checkpoint_freq: int | None = None) -> dict[str, Any]:
+def run(
+    job: tuple[str, str, int],
+    folder: Path | None = None,
+    checkpoint_freq: int | None = None,
+    hooks: Sequence[Callable[[Any, Any, int], None]] = (),
+) -> dict[str, Any]:
     """Train one agent with one seed and score it.
 
     Args:
         job: Task, agent, seed.
         folder: Run directory, in which training resumes from the last checkpoint; None for a temporary one.
         checkpoint_freq: Steps between checkpoints.
+        hooks: Further functions that are called after each step.
     """
     task, name, seed = job
     torch.set_num_threads(1)
@@ -105,7 +111,7 @@ def run(job: tuple[str, str, int], folder: Path | None = None, checkpoint_freq: 
 
     start = time.perf_counter()
     first_lr = settings["lr"] / (1 - settings.get("lr_hold", 0.0))  # above that which `set_lr` holds
-    hooks = [experiments.LinearInterpolationHook(steps, first_lr, 0.0, set_lr), report]
+    hooks = [experiments.LinearInterpolationHook(steps, first_lr, 0.0, set_lr), report, *hooks]
     if {"reward_scale", "end_epsilon"} <= settings.keys():
         hooks.append(experiments.LinearInterpolationHook(steps, settings["end_epsilon"], 0.0, set_epsilon))
     with tempfile.TemporaryDirectory() if folder is None else contextlib.nullcontext(folder) as outdir:
