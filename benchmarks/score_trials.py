@@ -49,6 +49,7 @@ TRIALS = (
     Trial("twice the steps", ("acrobot", "DQN"), {"steps": 200_000}, _FEW),
     Trial("1-step returns, other seeds", ("acrobot", "DQN"), {"num_steps": 1}, _OTHER),
     Trial("five times the steps", ("acrobot", "DQN"), {"steps": 500_000}, (100, 101)),
+    Trial("stable-baselines3", ("acrobot", "DQN"), {}, ()),  # its library, by `score_peer.py`
     Trial("1-step returns, twice the steps", ("acrobot", "DQN"), {"num_steps": 1, "steps": 200_000}, _OTHER),
     Trial(
         "1-step returns, twice the updates",
