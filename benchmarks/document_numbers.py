@@ -35,6 +35,7 @@ import ope_coverage
 import preset_tables
 import scaling_constants
 import scaling_model
+import score_curve
 import score_trials
 import scores
 import speed
@@ -65,6 +66,8 @@ DISTRIBUTED = (
     distributed_speed.SPEED_TITLES, distributed_speed.OVERHEAD_TITLES, distributed_scores.TITLES, scaling_model.TITLES,
     scaling_constants.TITLES,
 )  # fmt: skip
+#: Titles of tables of trials, which `--write` writes anew as a whole, too.
+TRIALS = (*preset_tables.TITLES, score_trials.TITLES, score_curve.TITLES)
 UNIT = r"\d[\d,.]*\*{0,2} (?:%|ms|s|us|seconds|microseconds|minutes|hours|bytes|MB|GB|MiB|steps/s|times)(?!\w)"
 #: Numbers with a unit that are settings.
 SETTINGS = (
@@ -197,6 +200,7 @@ def measured_tables() -> dict[str, list[str]]:
         gpu_table(),
         preset_tables.trial_table(),
         score_trials.table(lines_of("score_trials")),
+        score_curve.table(lines_of("score_curves")),
         preset_tables.score_table(preset_scores()),
         *distributed_tables(),
     ]
@@ -404,7 +408,7 @@ def with_rows(page: str, text: str, measured: dict[str, list[str]]) -> str:
             today = {tuple(row.split(" | ")[:2]): row for row in measured[titles]}
             shown = [tuple(row.split(" | ")[:2]) for row in rows] if page == "README.md" else [*today]
             text = text.replace("\n".join(rows), "\n".join(today[key] for key in shown))
-        elif titles in measured and titles in (*preset_tables.TITLES, score_trials.TITLES, *DISTRIBUTED):
+        elif titles in measured and titles in (*TRIALS, *DISTRIBUTED):
             rule = "| --- " * (titles.count("|") - 1) + "|"
             table = "\n".join([titles, rule, *measured[titles]]) + "\n"
             text = re.sub(re.escape(titles) + r"\n(?:\|.*\n)*", lambda _, table=table: table, text)
