@@ -8,6 +8,7 @@ a script prints of the results, or its table is among `UNMEASURED`. Sentences wi
 are `SENTENCES`; any other number with a unit, outside of code, is among `SETTINGS`. Presets have scores, too.
 """
 
+import argparse
 import contextlib
 import functools
 import inspect
@@ -493,7 +494,15 @@ def write() -> None:
             (ROOT / page).write_text(text, encoding="utf-8")
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write them anew")
+    if parser.parse_args().write:
         write()
-    sys.exit("\n".join([*differences(pages()), *wrong_scores(preset_files())]) or None)
+    if found := [*differences(pages()), *wrong_scores(preset_files())]:
+        sys.exit("\n".join(found))
+    print("all numbers are those of the results")
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@ one may start another.
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,9 +56,12 @@ def is_measuring() -> bool:
 
 
 def main() -> int:
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         print(__doc__)
         return 2
+    if shutil.which(sys.argv[1]) is None:
+        print(f"{sys.argv[1]}: there is no such command")
+        return 127
     with measuring():
         return subprocess.call(sys.argv[1:])
 

@@ -15,11 +15,11 @@ While a measurement holds the lock of `measurement_lock.py`, the training is sto
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -51,7 +51,7 @@ INSTALL = ("-c", "constraints.txt", "torch==2.13.0", "-e", ".[dev]", "minatar")
 #: Of a free core: on one that other programs use for nine tenths of the time it is ten minutes.
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 #: Seconds that a training gets to save after SIGTERM, and after which what it has taken is written down.
-PATIENCE, HEARTBEAT = 120.0, 30.0
+PATIENCE, HEARTBEAT = 120.0, 2.0
 #: That show scores, seen from the folder of the results.
 DOCUMENTS = ("../../README.md", "../README.md", "../../pfrl_like/zoo/presets")
 #: Of a process that somebody has ended.
@@ -99,6 +99,11 @@ class Place(NamedTuple):
         """The interpreter and the tree of the library with which it is trained."""
         is_newer = item.job is not None or not NEWER.isdisjoint(item.row)
         return (Path(sys.executable), ROOT) if is_newer else (self.python, self.tree)
+
+    def run_folder(self, item: Item) -> Path:
+        """Of its checkpoints and its output, until its line is written."""
+        name = re.sub(r"\W+", "-", f"{item.kind} {item.name} {item.seed} {fingerprint(item)}")
+        return self.folder / "runs" / name
 
     def results_of(self, item: Item) -> Path:
         """Where its line goes."""
@@ -173,8 +178,11 @@ def signal_group(group: int, *signals: int) -> bool:
     return True
 
 
-def make_tree(tree: Path, repository: Path) -> None:
-    """The work tree with its environment, as far as it is missing, and this tree's benchmarks in it."""
+def make_tree(tree: Path, repository: Path, lock: int) -> None:
+    """The work tree with its environment, as far as it is missing, and this tree's benchmarks in it.
+
+    Pip has the lock of the folder, too, so that no second one begins while it runs.
+    """
     if not (tree / ".git").exists():
         git(repository, "worktree", "prune")
         git(repository, "worktree", "add", "--force", "--detach", str(tree), COMMIT)
@@ -183,7 +191,9 @@ def make_tree(tree: Path, repository: Path) -> None:
         log(f"an environment is made in {tree}")
         subprocess.run([sys.executable, "-m", "venv", tree / ".venv"], check=True)
         python = tree / ".venv" / "bin" / "python"
-        subprocess.run([python, "-m", "pip", "install", "-q", *INSTALL], check=True, cwd=tree)
+        with (tree / ".venv" / "pip.txt").open("w") as output:
+            command = [python, "-m", "pip", "install", "-q", *INSTALL]
+            subprocess.run(command, check=True, cwd=tree, pass_fds=[lock], stdout=output, stderr=output)
         complete.touch()
     ours = Path(__file__).parent
     if ours != tree / "benchmarks":
@@ -274,20 +284,23 @@ class Spent:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.before: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
-        self.seconds, self._cpu = 0.0, self._of_children()
+        self.seconds, self._cpu = 0.0, dict[int, float]()
+
+    def look(self, group: int) -> None:
+        """Note what each process of a group has taken so far; not all of them are waited for by their parents."""
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended
+                fields = path.read_text().rpartition(")")[2].split()
+                if int(fields[2]) == group:
+                    self._cpu[int(path.parent.name)] = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def total(self) -> dict[str, float]:
-        """Both so far; the processor's of processes that have ended."""
-        now = {"seconds": self.seconds, "cpu_seconds": self._of_children() - self._cpu}
+        """Both so far; of the processor only where the system tells it."""
+        now = {"seconds": self.seconds} | ({"cpu_seconds": sum(self._cpu.values())} if self._cpu else {})
         return {name: round(self.before.get(name, 0.0) + value, 1) for name, value in now.items()}
 
     def write(self) -> None:
         write_json(self.path, self.total())
-
-    @staticmethod
-    def _of_children() -> float:
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return usage.ru_utime + usage.ru_stime
 
 
 def supervise(child: subprocess.Popen[bytes], spent: Spent, is_over: Callable[[], bool]) -> bool:
@@ -304,6 +317,7 @@ def supervise(child: subprocess.Popen[bytes], spent: Spent, is_over: Callable[[]
     stopped, last, written = False, time.monotonic(), time.monotonic()
     while child.poll() is None:
         if is_over():
+            spent.look(child.pid)
             signal_group(child.pid, signal.SIGTERM, signal.SIGCONT)
             try:
                 child.wait(PATIENCE)
@@ -321,6 +335,7 @@ def supervise(child: subprocess.Popen[bytes], spent: Spent, is_over: Callable[[]
         spent.seconds += 0.0 if stopped else now - last
         last = now
         if now - written > HEARTBEAT:
+            spent.look(child.pid)
             spent.write()
             written = now
     return True
@@ -332,8 +347,7 @@ def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> d
     Returns:
         Its line, empty of a set; None if it was stopped.
     """
-    name = re.sub(r"\W+", "-", f"{item.kind} {item.name} {item.seed} {fingerprint(item)}")
-    folder = place.folder / "runs" / name
+    folder = place.run_folder(item)
     folder.mkdir(parents=True, exist_ok=True)
     spent = Spent(folder / "spent.json")
     child = start(item, place, folder, lock)
@@ -393,18 +407,18 @@ def run(place: Place, repository: Path, hours: float | None, commits: bool) -> N
     place.folder.mkdir(parents=True, exist_ok=True)
     lock = lock_folder(place.folder)
     (place.folder / "stop").unlink(missing_ok=True)
-    make_tree(place.tree, repository)
-    check_tree(place)
     signals: list[int] = []
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda number, _: signals.append(number))
     deadline = time.monotonic() + (float("inf") if hours is None else 3_600 * hours)
+    make_tree(place.tree, repository, lock)
+    check_tree(place)
 
     def is_over() -> bool:
         return bool(signals) or time.monotonic() > deadline
 
     def profits(item: Item) -> bool:
-        if item.kind in ("offline", "data") and item.trial is None and not place.peer_python.exists():
+        if item.needs_peer and not place.peer_python.exists():
             return False
         return item.resumes or time.monotonic() + item.seconds < deadline
 
@@ -413,7 +427,9 @@ def run(place: Place, repository: Path, hours: float | None, commits: bool) -> N
         if item is None:
             log("nothing is missing that could be run")
             return
-        log(f"{item.name}, seed {item.seed}: begins, some {item.seconds / 60:.0f} minutes")
+        folder = place.run_folder(item)
+        verb = "goes on" if folder.exists() else "begins"
+        log(f"{item.name}, seed {item.seed}: {verb}, some {item.seconds / 60:.0f} minutes in all, in {folder}")
         line = train(item, place, lock, is_over)
         if line is None:
             log(f"{item.name}, seed {item.seed}: ended early; the next run resumes it")
@@ -430,9 +446,15 @@ def main() -> None:
     parser.add_argument("--run", action="store_true", help="run it, and not only list it")
     parser.add_argument("--commit", action="store_true", help="commit every line")
     parser.add_argument("--hours", type=float, help="stop after that; what could not be resumed is not begun then")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the work tree, checkpoints and sets")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=FOLDER,
+        help="of the work tree, checkpoints and sets; sets that are there are not listed",
+    )
     parser.add_argument("--tree", type=Path, help="the work tree; <folder>/tree without it")
-    parser.add_argument("--peer-python", type=Path, default=ROOT / ".peers" / "d3rlpy" / "bin" / "python")
+    peer = ROOT / ".peers" / "d3rlpy" / "bin" / "python"
+    parser.add_argument("--peer-python", type=Path, default=peer, help="interpreter that has d3rlpy installed")
     parser.add_argument("--results", type=Path, default=scores.RESULTS)
     parser.add_argument("--offline-results", type=Path, default=offline_scores.RESULTS)
     parser.add_argument("--trial-results", type=Path, default=scores.RESULTS.with_name("score_trials.jsonl"))
@@ -442,9 +464,12 @@ def main() -> None:
     tree = (args.tree or folder / "tree").absolute()
     paths = (args.results, args.offline_results, args.trial_results, args.preset_results, args.peer_python)
     place = Place(folder, tree, *(path.absolute() for path in paths))
-    print(score_queue.table(place.queue()))
+    items = place.queue()
+    print(score_queue.table(items).splitlines()[-1] if args.run else score_queue.table(items))
     if not place.peer_python.exists():
-        print(f"pairs with d3rlpy and their sets do not run: {place.peer_python} is not there (`make peers`)")
+        hours = sum(item.seconds for item in items if item.needs_peer) / 3_600
+        reason = f"{place.peer_python} is not there (`make peers`)"
+        print(f"pairs with d3rlpy (both halves) and their sets, {hours:.1f} hours of these, do not run: {reason}")
     if args.run:
         run(place, ROOT, args.hours, args.commit)
 

@@ -27,7 +27,7 @@ import gymnasium
 import numpy as np
 import torch
 from offline_tasks.settings import CONTINUOUS, DISCRETE, settings_of
-from scores import provenance
+from scores import provenance, resumptions
 from speed import run_case
 
 from pfrl_like import datasets, wrappers
@@ -107,7 +107,9 @@ def run(
         if result.pop("transitions") != dataset.n_steps:
             raise RuntimeError(f"{job}: learnt from other transitions than the {dataset.n_steps} of the dataset")
         returns = greedy_returns(torch.jit.load(policy), DATASETS[job.dataset][0]())
-    scored = {"score": float(np.mean(returns)), "returns": returns}
+        record = Path(directory, "run", "run.json")
+        resumed = resumptions(json.loads(record.read_text())) if record.exists() else []
+    scored = {"score": float(np.mean(returns)), "returns": returns, "resumed": resumed}
     return job._asdict() | result | scored | metadata_of(job, dataset, changes, result["versions"])
 
 

@@ -44,12 +44,17 @@ def table(lines: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task")
+    parser.add_argument("task", choices=scores.TASKS)
     parser.add_argument("agent")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parts", type=int, default=20, help="how many scores, a multiple of 10")
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
+    task = scores.TASKS[args.task]
+    if args.agent not in task.agents:
+        parser.error(f"agent is {args.agent}, expected one of {', '.join(task.agents)}")
+    if args.parts < 1 or args.parts % 10 or task.steps % args.parts:
+        parser.error(f"--parts is {args.parts}, expected a multiple of 10 that divides {task.steps:,} steps")
     line = curve_of(args.task, args.agent, args.seed, args.parts)
     with args.results.open("a") as file:
         file.write(json.dumps(line) + "\n")

@@ -63,6 +63,11 @@ class Item(NamedTuple):
         return row if self.trial is None else f"{row} ({self.trial.name})"
 
     @property
+    def needs_peer(self) -> bool:
+        """True for both halves of a pair with d3rlpy, and for the sets that they need."""
+        return self.kind in ("offline", "data") and self.trial is None
+
+    @property
     def group(self) -> str:
         """Its name in `STAGES`."""
         if self.trial is not None:
