@@ -55,4 +55,7 @@ TRIALS = (
     Trial("dqn", "LunarLander-v3", "as Double DQN", {}),
 )  # fmt: skip
 #: Presets that are scored as they are: of these, `scores.py` has fewer than three seeds, or none.
-WITHOUT_TRIALS = tuple((agent, "CartPole-v1") for agent in ("a3c", "acer", "impala", "appo"))
+WITHOUT_TRIALS = (
+    *((agent, "CartPole-v1") for agent in ("a3c", "acer", "impala", "appo")),
+    ("categorical_double_dqn", "MinAtar/Breakout-v1"),  # its trial is that of Rainbow in `score_trials.py`
+)
