@@ -101,7 +101,7 @@ class Place(NamedTuple):
         return (Path(sys.executable), ROOT) if is_newer else (self.python, self.tree)
 
     def run_folder(self, item: Item) -> Path:
-        """Of its checkpoints and its output, until its line is written."""
+        """Folder of the checkpoints and the output. It is deleted when the line is written."""
         name = re.sub(r"\W+", "-", f"{item.kind} {item.name} {item.seed} {fingerprint(item)}")
         return self.folder / "runs" / name
 
@@ -178,23 +178,35 @@ def signal_group(group: int, *signals: int) -> bool:
     return True
 
 
-def make_tree(tree: Path, repository: Path, lock: int) -> None:
-    """The work tree with its environment, as far as it is missing, and this tree's benchmarks in it.
+def install(tree: Path, folder: Path, lock: int, is_over: Callable[[], bool]) -> None:
+    """Make the environment of the work tree. pip inherits the lock: a later command ends it, as it ends a training."""
+    subprocess.run([sys.executable, "-m", "venv", tree / ".venv"], check=True)
+    path = folder / "pip.txt"
+    with path.open("wb") as output:
+        command = [tree / ".venv" / "bin" / "python", "-m", "pip", "install", "-q", *INSTALL]
+        options: dict[str, Any] = {"stdout": output, "stderr": output, "start_new_session": True, "pass_fds": [lock]}
+        pip = subprocess.Popen(command, cwd=tree, **options)
+    write_owner(folder, pip.pid)
+    while pip.poll() is None:
+        if is_over():
+            signal_group(pip.pid, signal.SIGTERM)
+            pip.wait()
+            sys.exit("ended while the environment was made; the next run makes it")
+        time.sleep(INTERVAL)
+    if pip.returncode:
+        sys.exit("\n".join([f"pip failed, see {path}", *path.read_text(errors="replace").splitlines()[-15:]]))
+    (tree / ".venv" / "complete").touch()
 
-    Pip has the lock of the folder, too, so that no second one begins while it runs.
-    """
+
+def make_tree(place: Place, repository: Path, lock: int, is_over: Callable[[], bool]) -> None:
+    """The work tree with its environment, as far as it is missing, and this tree's benchmarks in it."""
+    tree = place.tree
     if not (tree / ".git").exists():
         git(repository, "worktree", "prune")
         git(repository, "worktree", "add", "--force", "--detach", str(tree), COMMIT)
-    complete = tree / ".venv" / "complete"
-    if not complete.exists():
+    if not (tree / ".venv" / "complete").exists():
         log(f"an environment is made in {tree}")
-        subprocess.run([sys.executable, "-m", "venv", tree / ".venv"], check=True)
-        python = tree / ".venv" / "bin" / "python"
-        with (tree / ".venv" / "pip.txt").open("w") as output:
-            command = [python, "-m", "pip", "install", "-q", *INSTALL]
-            subprocess.run(command, check=True, cwd=tree, pass_fds=[lock], stdout=output, stderr=output)
-        complete.touch()
+        install(tree, place.folder, lock, is_over)
     ours = Path(__file__).parent
     if ours != tree / "benchmarks":
         leave = shutil.ignore_patterns("results", "data", "__pycache__")
@@ -284,20 +296,24 @@ class Spent:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.before: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
-        self.seconds, self._cpu = 0.0, dict[int, float]()
+        self.seconds, self._cpu = 0.0, dict[tuple[int, str], float]()
 
     def look(self, group: int) -> None:
-        """Note what each process of a group has taken so far; not all of them are waited for by their parents."""
+        """Note what each process of a group has taken so far: `getrusage` misses those whose parent does not wait.
+
+        What a process takes after the last look is lost.
+        """
         for path in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):  # it has ended
-                fields = path.read_text().rpartition(")")[2].split()
-                if int(fields[2]) == group:
-                    self._cpu[int(path.parent.name)] = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+                fields = path.read_bytes().rpartition(b")")[2].split()
+                if int(fields[2]) == group:  # ids are reused, not together with the start time
+                    key = int(path.parent.name), fields[19].decode()
+                    self._cpu[key] = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def total(self) -> dict[str, float]:
-        """Both so far; of the processor only where the system tells it."""
+        """Both so far. `cpu_seconds` exists only on systems with /proc."""
         now = {"seconds": self.seconds} | ({"cpu_seconds": sum(self._cpu.values())} if self._cpu else {})
-        return {name: round(self.before.get(name, 0.0) + value, 1) for name, value in now.items()}
+        return {name: round(self.before.get(name, 0.0) + now.get(name, 0.0), 1) for name in (self.before | now)}
 
     def write(self) -> None:
         write_json(self.path, self.total())
@@ -334,7 +350,7 @@ def supervise(child: subprocess.Popen[bytes], spent: Spent, is_over: Callable[[]
         now = time.monotonic()
         spent.seconds += 0.0 if stopped else now - last
         last = now
-        if now - written > HEARTBEAT:
+        if not stopped and now - written > HEARTBEAT:
             spent.look(child.pid)
             spent.write()
             written = now
@@ -372,7 +388,7 @@ def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> d
     else:
         line = json.loads((folder / "line.json").read_text())
     if "error" in line:
-        log("\n".join(output))  # of its workers, too, whose own errors may be nowhere else
+        log("\n".join([f"{item.name}, seed {item.seed} failed; its output ends so:", *output]))
     shutil.rmtree(folder)
     if item.trial is not None:
         line |= {"trial": item.trial.name, "row": item.row, "changes": changes_of(item)}
@@ -411,11 +427,12 @@ def run(place: Place, repository: Path, hours: float | None, commits: bool) -> N
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda number, _: signals.append(number))
     deadline = time.monotonic() + (float("inf") if hours is None else 3_600 * hours)
-    make_tree(place.tree, repository, lock)
-    check_tree(place)
 
     def is_over() -> bool:
         return bool(signals) or time.monotonic() > deadline
+
+    make_tree(place, repository, lock, is_over)
+    check_tree(place)
 
     def profits(item: Item) -> bool:
         if item.needs_peer and not place.peer_python.exists():
@@ -428,7 +445,7 @@ def run(place: Place, repository: Path, hours: float | None, commits: bool) -> N
             log("nothing is missing that could be run")
             return
         folder = place.run_folder(item)
-        verb = "goes on" if folder.exists() else "begins"
+        verb = "goes on" if item.resumes and folder.exists() else "begins"
         log(f"{item.name}, seed {item.seed}: {verb}, some {item.seconds / 60:.0f} minutes in all, in {folder}")
         line = train(item, place, lock, is_over)
         if line is None:

@@ -27,15 +27,18 @@ def curve_of(task: str, agent: str, seed: int, parts: int) -> dict[str, Any]:
             found.append(float(np.mean(returns)))
 
     line = scores.run((task, agent, seed), hooks=[score])
+    if len(found) != parts:
+        raise RuntimeError(f"{task} {agent}: {len(found)} scores, expected {parts}")
     return {name: line[name] for name in ("task", "agent", "seed", "settings", "commit", "processor")} | {
         "scores": found
     }
 
 
 def table(lines: list[dict[str, Any]]) -> list[str]:
-    """The curves, in the order in which they were recorded."""
+    """The curves of today's settings; of one seed the last one."""
     rows = [TITLES, "| --- " * 4 + "|"]
-    for line in lines:
+    valid = [line for line in lines if line["settings"] == scores.fingerprint(line["task"], line["agent"])]
+    for line in {(line["task"], line["agent"], line["seed"]): line for line in valid}.values():
         tenths = line["scores"][len(line["scores"]) // 10 - 1 :: len(line["scores"]) // 10]
         curve = ", ".join(f"{score:.0f}" for score in tenths)
         rows.append(f"| {line['task']} {line['agent']} | {line['seed']} | {line['processor']} | {curve} |")
@@ -44,7 +47,8 @@ def table(lines: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=scores.TASKS)
+    # Hooks of asynchronous agents run in other processes.
+    parser.add_argument("task", choices=[name for name in scores.TASKS if "async" not in name])
     parser.add_argument("agent")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parts", type=int, default=20, help="how many scores, a multiple of 10")

@@ -4,9 +4,9 @@ Run it with an interpreter that has stable-baselines3. Its hyperparameters are t
 line for each seed is appended to `results/score_trials.jsonl`.
 """
 
+import argparse
 import json
 import platform
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,12 @@ def returns_of(model: Any) -> list[float]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seeds", type=int, nargs="+")
     torch.set_num_threads(1)
     versions = {"python": platform.python_version(), "torch": torch.__version__, "gymnasium": gymnasium.__version__}
     versions["stable_baselines3"] = stable_baselines3.__version__
-    for seed in map(int, sys.argv[1:]):
+    for seed in parser.parse_args().seeds:
         start = time.perf_counter()
         env = gymnasium.make("Acrobot-v1")
         env.reset(seed=seed)
@@ -49,7 +51,7 @@ def main() -> None:
         model.learn(STEPS)
         returns = returns_of(model)
         line = {
-            "trial": "stable-baselines3", "row": ["acrobot", "DQN"], "changes": {}, "seed": seed,
+            "trial": "stable-baselines3", "row": ["acrobot", "DQN"], "changes": SETTINGS, "seed": seed,
             "score": float(np.mean(returns)), "returns": returns, "versions": versions, "threads": 1,
             "seconds": round(time.perf_counter() - start, 1),
         }  # fmt: skip

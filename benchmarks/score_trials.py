@@ -36,11 +36,11 @@ TRIALS = (
     Trial("more seeds", ("pendulum-100k", "TRPO"), {}, _MORE),
     Trial("twice the steps", ("pendulum-100k", "TRPO"), {"steps": 200_000}, (0, 1, 2, 3, 4)),
     # Discrete BCQ on CartPole at 78, where discrete BC has 454: which actions it allows, or the budget?
-    Trial("flexibility 0.6", _BCQ, {"action_flexibility": 0.6}, _FEW),
-    Trial("flexibility 0.9", _BCQ, {"action_flexibility": 0.9}, _FEW),
-    Trial("three times the updates", _BCQ, {"updates": 30_000}, _FEW),
-    Trial("flexibility 0.6, other seeds", _BCQ, {"action_flexibility": 0.6}, _OTHER),
-    Trial("flexibility 0.75, other seeds", _BCQ, {"action_flexibility": 0.75}, _OTHER),
+    Trial("flexibility 0.6", _BCQ, {"action_flexibility": 0.6, "updates": 10_000}, _FEW),
+    Trial("flexibility 0.9", _BCQ, {"action_flexibility": 0.9, "updates": 10_000}, _FEW),
+    Trial("three times the updates", _BCQ, {"action_flexibility": 0.3, "updates": 30_000}, _FEW),
+    Trial("flexibility 0.6, other seeds", _BCQ, {"action_flexibility": 0.6, "updates": 10_000}, _OTHER),
+    Trial("flexibility 0.75, other seeds", _BCQ, {"action_flexibility": 0.75, "updates": 10_000}, _OTHER),
     Trial("flexibility 0.6, three times the updates", _BCQ, {"action_flexibility": 0.6, "updates": 30_000}, _OTHER),
     # DQN on Acrobot at -83: exploration that stays, 3-step returns, too few updates, or the budget?
     Trial("no exploration in the end", ("acrobot", "DQN"), {"reward_scale": 1.0}, _FEW),
@@ -49,7 +49,7 @@ TRIALS = (
     Trial("twice the steps", ("acrobot", "DQN"), {"steps": 200_000}, _FEW),
     Trial("1-step returns, other seeds", ("acrobot", "DQN"), {"num_steps": 1}, _OTHER),
     Trial("five times the steps", ("acrobot", "DQN"), {"steps": 500_000}, (100, 101)),
-    Trial("stable-baselines3", ("acrobot", "DQN"), {}, ()),  # its library, by `score_peer.py`
+    Trial("stable-baselines3", ("acrobot", "DQN"), {}, ()),  # by `score_peer.py`, with the settings of that library
     Trial("1-step returns, twice the steps", ("acrobot", "DQN"), {"num_steps": 1, "steps": 200_000}, _OTHER),
     Trial(
         "1-step returns, twice the updates",
@@ -96,10 +96,10 @@ def table(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     rows = [TITLES, "| --- " * 5 + "|"]
     for trial in (*TRIALS, *LONG_TRIALS):
         own = [line for line in lines if (line["trial"], tuple(line["row"])) == (trial.name, trial.row)]
+        changes = f"`{json.dumps(own[0]['changes'])}`" if own and own[0]["changes"] else ""
         own.sort(key=lambda line: line["seed"])
         seeds = ", ".join(str(line["seed"]) for line in own)
         scores = ", ".join("failed" if "error" in line else f"{line['score']:.1f}" for line in own)
-        changes = f"`{json.dumps(trial.changes)}`" if trial.changes else ""
         if own:
             rows.append(f"| {' '.join(trial.row[:2])} | {trial.name} | {changes} | {seeds} | {scores} |")
     return rows

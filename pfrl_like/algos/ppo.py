@@ -170,7 +170,7 @@ class PPO(NoFit, NoValues, Estimator):
             ValueError: If a number is out of range, a hyperparameter has a value that PPO does not support,
                 observations of the environment are not arrays, `eval_env` is `env`, or `resume` is True and another
                 argument does not allow it.
-            CheckpointError: If no checkpoint of the run can be loaded, or if another process continues the run.
+            CheckpointError: If no checkpoint of the run can be loaded, or if another training writes to the folder.
             TypeError: If the environment has the wrong kind of actions, an argument is not an environment, function
                 or path, or `buffer` is not None.
             NonFiniteError: If observations, rewards or losses contain NaN or infinity.

@@ -20,7 +20,7 @@ from pfrl_like.d3rlpy.serializable import Config
 from pfrl_like.d3rlpy.types import NDArray, Shape
 from pfrl_like.errors import NotFittedError
 from pfrl_like.q_functions import QFunctionEnsemble
-from pfrl_like.utils.checks import levels_to_the_caller
+from pfrl_like.utils.checks import check_counts, levels_to_the_caller
 from pfrl_like.utils.contexts import evaluating
 
 #: Device as an argument: False or None for the CPU, True for the first GPU, the index of a GPU, or a name of PyTorch.
@@ -134,6 +134,7 @@ class LearnableBase(ABC):
                 raise TypeError(f"{name} is {value!r:.80}, expected an object, not its name or class")
         if config.action_scaler is not None and self.get_action_type() is ActionSpace.DISCRETE:
             raise ValueError(f"action_scaler is {config.action_scaler}, expected None, because actions are discrete")
+        check_counts(batch_size=config.batch_size)
         self._config, self._device, self._enable_ddp = config, device_name(device), enable_ddp
         self._impl, self._grad_step = impl, 0
         self._observation_shape: Shape | None = None
@@ -278,8 +279,7 @@ class LearnableBase(ABC):
     @property
     def batch_size(self) -> int:
         """Number of transitions per minibatch."""
-        size: int = self._config.batch_size
-        return size
+        return int(self._config.batch_size)
 
     @property
     def gamma(self) -> float:

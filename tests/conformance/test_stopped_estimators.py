@@ -156,11 +156,15 @@ def test_a_fit_that_resumes_with_other_values_warns(tmp_path: Path, caplog: pyte
 
 
 def test_two_trainings_do_not_continue_the_same_run(tmp_path: Path) -> None:
+    refused = []
+
     def another(algo: Any, epoch: int, step: int) -> None:
-        with pytest.raises(CheckpointError, match="run.* is written by .*; only one may write"):
+        with pytest.raises(CheckpointError, match="run.* is written by .*; only one may write") as error:
             fit("DQN", tmp_path)
+        refused.append(error.value)
 
     fit("DQN", tmp_path, n_epochs=1, callback=another)
+    assert refused
     assert not {*LOCK_FILES} & {path.name for path in (tmp_path / "run").iterdir()}
 
 

@@ -243,35 +243,35 @@ class RunLog:
         self.directory: str | None = None
         self._loggers: list[MetricsLogger] = []
         self._adapter: LoggerAdapter | None = None
-        self._lock: WriterLock | None = None
-        if writes and training.logger_adapter is not None:
-            name = timestamped(name) if training.with_timestamp else name
-            self._adapter = training.logger_adapter.create(training.algo, name, n_steps_per_epoch)
-        elif writes:
-            self.directory = _make_folder(os.path.join(training.logdir, name), training.with_timestamp)
-            if training.resume:
-                self._lock = WriterLock(self.directory)
-                self._found = newest_checkpoint(training.algo.impl, source, self.directory, _LOGGER)
-                move_earlier_files(self.directory, self._found.t if self._found else 0, _LOGGER)
-            self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv"), append=training.resume))
-        if training.tensorboard and self.directory is not None:
-            try:
-                path = os.path.join(training.tensorboard_dir or "", RUNS, os.path.basename(self.directory))
-                self._loggers.append(TensorBoardLogger(path))
-            except MissingDependencyError:
-                text = "tensorboard is True, but TensorBoard is not installed: metrics are written to %s only"
-                _LOGGER.warning(text, self.directory)
+        with contextlib.ExitStack() as opened:  # an error releases the lock
+            if writes and training.logger_adapter is not None:
+                name = timestamped(name) if training.with_timestamp else name
+                self._adapter = training.logger_adapter.create(training.algo, name, n_steps_per_epoch)
+            elif writes:
+                self.directory = _make_folder(os.path.join(training.logdir, name), training.with_timestamp)
+                if training.resume:
+                    opened.callback(WriterLock(self.directory).release)
+                    self._found = newest_checkpoint(training.algo.impl, source, self.directory, _LOGGER)
+                    move_earlier_files(self.directory, self._found.t if self._found else 0, _LOGGER)
+                self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv"), append=training.resume))
+            if training.tensorboard and self.directory is not None:
+                try:
+                    path = os.path.join(training.tensorboard_dir or "", RUNS, os.path.basename(self.directory))
+                    self._loggers.append(TensorBoardLogger(path))
+                except MissingDependencyError:
+                    text = "tensorboard is True, but TensorBoard is not installed: metrics are written to %s only"
+                    _LOGGER.warning(text, self.directory)
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for logger in self._loggers:
-            logger.close()
-        if self._adapter is not None:
-            self._adapter.close()
-        if self._lock is not None:
-            self._lock.release()
+        with self._opened:
+            for logger in self._loggers:
+                logger.close()
+            if self._adapter is not None:
+                self._adapter.close()
 
     def resume(self, parts: Sequence[Any], clock: Clock) -> None:
         """If the run saves checkpoints, restore the newest one.

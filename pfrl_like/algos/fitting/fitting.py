@@ -131,7 +131,7 @@ class Fitting:
         Raises:
             ValueError: If there is no transition, the data are invalid, a number is out of range, or `resume` is True
                 and another argument does not allow it.
-            CheckpointError: If no checkpoint of the run can be loaded, or if another process continues the run.
+            CheckpointError: If no checkpoint of the run can be loaded, or if another training writes to the folder.
             TypeError: If `episodes` or `eval_episodes` have another kind of actions (discrete, continuous) than the
                 algorithm. If a callback or scorer is not a function, or `logdir` is not a path.
             RuntimeError: If `enable_ddp` is True and there is no process group.

@@ -317,7 +317,7 @@ class OnlineFitting:
             ValueError: If a number is out of range, observations of the environment are not arrays, the capacity of the
                 buffer is smaller than a minibatch, `eval_env` is `env`, or `resume` is True and another argument does
                 not allow it.
-            CheckpointError: If no checkpoint of the run can be loaded, or if another process continues the run.
+            CheckpointError: If no checkpoint of the run can be loaded, or if another training writes to the folder.
             TypeError: If the environment has the wrong kind of actions, or an argument is not an environment, buffer,
                 explorer, function or path. If the environment masks actions and the explorer has no keyword
                 `action_mask`.

@@ -2,42 +2,62 @@
 
 from typing import Any
 
-from pfrl_like.d3rlpy.algos.configs import (
+from pfrl_like.d3rlpy.algos.configs import DecisionTransformerConfig, DiscreteDecisionTransformerConfig
+from pfrl_like.d3rlpy.algos.qlearning import (
+    AWAC,
+    BC,
+    BCQ,
+    BEAR,
+    CQL,
+    CRR,
+    DDPG,
+    DQN,
+    IQL,
+    NFQ,
+    PLAS,
+    SAC,
+    TD3,
     AWACConfig,
     BCConfig,
     BCQConfig,
     BEARConfig,
+    CalQL,
     CalQLConfig,
+    ConstantEpsilonGreedy,
     CQLConfig,
     CRRConfig,
     DDPGConfig,
-    DecisionTransformerConfig,
+    DiscreteBC,
     DiscreteBCConfig,
+    DiscreteBCQ,
     DiscreteBCQConfig,
+    DiscreteCQL,
     DiscreteCQLConfig,
-    DiscreteDecisionTransformerConfig,
+    DiscreteRandomPolicy,
     DiscreteRandomPolicyConfig,
+    DiscreteSAC,
     DiscreteSACConfig,
+    DoubleDQN,
     DoubleDQNConfig,
     DQNConfig,
+    Explorer,
     IQLConfig,
+    LinearDecayEpsilonGreedy,
     NFQConfig,
+    NormalNoise,
     PLASConfig,
+    PLASWithPerturbation,
     PLASWithPerturbationConfig,
+    QLearningAlgoBase,
+    RandomPolicy,
     RandomPolicyConfig,
+    ReBRAC,
     ReBRACConfig,
     SACConfig,
     TD3Config,
+    TD3PlusBC,
     TD3PlusBCConfig,
-)
-from pfrl_like.d3rlpy.algos.explorers import ConstantEpsilonGreedy, Explorer, LinearDecayEpsilonGreedy, NormalNoise
-from pfrl_like.d3rlpy.algos.qlearning.actor_critics import AWAC, CRR, DDPG, IQL, TD3, ReBRAC, TD3PlusBC
-from pfrl_like.d3rlpy.algos.qlearning.base import QLearningAlgoBase
-from pfrl_like.d3rlpy.algos.qlearning.imitation import BC, DiscreteBC
-from pfrl_like.d3rlpy.algos.qlearning.imitator_critics import BCQ, BEAR, PLAS, PLASWithPerturbation
-from pfrl_like.d3rlpy.algos.qlearning.max_entropy import CQL, SAC, CalQL, DiscreteSAC
-from pfrl_like.d3rlpy.algos.qlearning.random_policies import DiscreteRandomPolicy, RandomPolicy
-from pfrl_like.d3rlpy.algos.qlearning.value_based import DQN, NFQ, DiscreteBCQ, DiscreteCQL, DoubleDQN
+)  # fmt: skip
 from pfrl_like.d3rlpy.algos.transformer import (
     DecisionTransformer,
     DiscreteDecisionTransformer,

@@ -423,7 +423,7 @@ class DiscreteDecisionTransformer(TransformerAlgoBase, config_class=DiscreteDeci
         """Make one update, and set the learning rate of the next one, the metric `learning_rate`.
 
         The rate grows linearly for `warmup_tokens` steps of the data, then it falls as a cosine, at most to a tenth.
-        Files do not contain the number of these steps, as in d3rlpy. Processes that learn together count all of them.
+        Files do not contain the number of these steps, as in d3rlpy. With `enable_ddp`, those of all processes count.
 
         Args:
             batch: Minibatch of `sample_trajectory_batch`. The algorithm scales its values.

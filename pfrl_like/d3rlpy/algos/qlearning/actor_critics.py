@@ -128,7 +128,7 @@ class TD3(ActorCritic, config_class=TD3Config):
 
     def agent_options(self, policy: Any, others: dict[str, Any]) -> dict[str, Any]:
         noise = self.config.target_smoothing_sigma, self.config.target_smoothing_clip
-        check_numbers(0.0, target_smoothing_sigma=noise[0], target_smoothing_clip=noise[1])
+        check_numbers(0.0, target_smoothing_sigma=noise[0])
         return {"explorer": Greedy(), "target_policy_smoothing_func": functools.partial(smoothed, *noise)}
 
 

@@ -81,7 +81,7 @@ class QLearningAlgoBase(LearnableBase):
 
         Raises:
             NotFittedError: If the networks are not built.
-            ValueError: If `x` is one observation without a batch axis.
+            ValueError: If `x` has no batch axis, or if its shape is not that of the networks.
         """
         return self._acted(self._observations(x), self._greedy)
 
@@ -93,7 +93,7 @@ class QLearningAlgoBase(LearnableBase):
 
         Raises:
             NotFittedError: If the networks are not built.
-            ValueError: If `x` is one observation without a batch axis.
+            ValueError: If `x` has no batch axis, or if its shape is not that of the networks.
         """
         return self._acted(self._observations(x), self._sample)
 
@@ -107,7 +107,7 @@ class QLearningAlgoBase(LearnableBase):
         Raises:
             NotFittedError: If the networks are not built.
             NotImplementedError: If the algorithm has no Q-functions.
-            ValueError: If the shape of `x` or `action` is wrong, or if there is no action of an index.
+            ValueError: If the shape of `x` or `action` is wrong, or if an index is not that of an action.
         """
         agent = self._built.agent
         if not self.critic_optimizer:
@@ -118,10 +118,11 @@ class QLearningAlgoBase(LearnableBase):
             actions, n = actions.reshape(-1).long(), len(first_leaf(obs))
             if len(actions) not in (1, n):
                 raise ValueError(f"action has {len(actions)} rows, but x has {n} observations: expected equal lengths")
-            if n and not 0 <= int(actions.min()) <= int(actions.max()) < size:
-                raise ValueError(f"action is {action}, expected indices from 0 to {size - 1}")
+            wrong = actions[(actions < 0) | (actions >= size)] if size is not None else actions[:0]
+            if len(wrong):
+                raise ValueError(f"action has the index {int(wrong[0])}, expected 0 to {size - 1}")
             actions = actions.expand(n)
-        elif actions.shape != (expected := (len(first_leaf(obs)), size)):
+        elif size is not None and actions.shape != (expected := (len(first_leaf(obs)), size)):
             raise ValueError(f"action has shape {tuple(actions.shape)}, expected {expected}")
         elif self.action_scaler is not None:
             actions = self.action_scaler.transform(actions)

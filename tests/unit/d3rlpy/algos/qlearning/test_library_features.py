@@ -264,14 +264,22 @@ def test_wrong_shapes_are_named_with_the_expected_ones(config: Any) -> None:
         with pytest.raises(ValueError, match=r"x has observations of shape \(2,\), expected \(3,\)"):
             function(OBS[:, :2])
     wrong = np.array([0, 1, 2, 3, 0]) if discrete else actions[:, :1]
-    expected = "expected indices from 0 to 2" if discrete else r"action has shape \(5, 1\), expected \(5, 2\)"
+    expected = "index 3, expected 0 to 2" if discrete else r"action has shape \(5, 1\), expected \(5, 2\)"
     with pytest.raises(ValueError, match=expected):
         algo.predict_value(OBS, wrong)
 
 
+@pytest.mark.parametrize("config", [d3rlpy.algos.DQNConfig, d3rlpy.algos.TD3Config], ids=str)
+def test_an_algorithm_made_of_an_impl_has_values(config: Any) -> None:
+    algo = trained(config)
+    actions = algo.predict(OBS)
+    made: Any = type(algo)(algo.config, "cpu", False, algo.impl)
+    np.testing.assert_array_equal(made.predict_value(OBS, actions), algo.predict_value(OBS, actions))
+
+
 def test_sizes_and_noise_of_a_config_are_checked() -> None:
-    with pytest.raises(TypeError, match="minibatch_size is 2.5"):
-        trained(d3rlpy.algos.DQNConfig, batch_size=2.5)
+    with pytest.raises(TypeError, match="^batch_size is 2.5"):
+        d3rlpy.algos.DQNConfig(batch_size=2.5).create()
     with pytest.raises(ValueError, match="target_smoothing_sigma is -1"):
         trained(d3rlpy.algos.TD3Config, target_smoothing_sigma=-1.0)
 
@@ -280,8 +288,7 @@ def test_names_of_algos_are_found_in_qlearning_too() -> None:
     qlearning = importlib.import_module("pfrl_like.d3rlpy.algos.qlearning")
     for name in ("CQL", "CQLConfig", "DiscreteBCQ", "ConstantEpsilonGreedy", "QLearningAlgoBase"):
         assert getattr(qlearning, name) is getattr(d3rlpy.algos, name)
-    with pytest.raises(AttributeError, match="use TD3PlusBC or ReBRAC"):
-        _ = qlearning.PRDC
+    assert {*qlearning.__all__} < {*d3rlpy.algos.__all__}
 
 
 def test_algorithms_are_instances_of_the_layers_base_classes() -> None:
