@@ -1,6 +1,6 @@
 """The base class of algorithms that learn from transitions."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -459,7 +459,7 @@ class QLearningAlgoBase(LearnableBase):
             raise ValueError(f"x has shape {tuple(obs.shape)}, expected a batch axis: pass x[None] for one observation")
         shape = map_nested(lambda part: tuple(part.shape[1:]), obs)
         built = () if self._observation_shape is None else self._observation_shape
-        expected = tuple(size if isinstance(size, int) else tuple(size) for size in built)
+        expected = tuple(tuple(size) if isinstance(size, Sequence) else size for size in built)
         if expected not in ((), shape):
             raise ValueError(f"x has observations of shape {shape}, expected {expected}")
         return obs
