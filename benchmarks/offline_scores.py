@@ -237,7 +237,7 @@ def main() -> None:
     parser.add_argument("--dataset", nargs="*", choices=DATASETS, help="only these; all that there are without it")
     parser.add_argument("--algorithm", nargs="*", choices=[*CONTINUOUS, *DISCRETE], help="only these")
     parser.add_argument("--seeds", type=int, nargs="*", default=range(SEEDS))
-    parser.add_argument("--updates", type=int, help="in the place of 10,000, or 3,000 of CQL, BCQ and BEAR")
+    parser.add_argument("--updates", type=int, help="in the place of those of the settings")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
     parser.add_argument("--data", type=Path, default=HERE / "data", help="where make_offline_datasets.py has written")
     parser.add_argument("--results", type=Path, default=RESULTS)
