@@ -1,4 +1,4 @@
-"""DQN of stable-baselines3 on Acrobot, scored as `scores.py` scores ours: `python benchmarks/score_peer.py 0 1 2`.
+"""DQN of stable-baselines3 on Acrobot, scored as `scores.py` scores ours: `python benchmarks/score_peer.py 0 1`.
 
 Run it with an interpreter that has stable-baselines3. Its hyperparameters are those that its zoo has for Acrobot. One
 line for each seed is appended to `results/score_trials.jsonl`.

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from stopped_runs import Wander, differences, digests
 
 from pfrl_like import algos, explorers
+from pfrl_like.algos.fitting import epochs
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError
 from pfrl_like.random_streams.streams import GlobalStreams
@@ -166,6 +167,17 @@ def test_two_trainings_do_not_continue_the_same_run(tmp_path: Path) -> None:
     fit("DQN", tmp_path, n_epochs=1, callback=another)
     assert refused
     assert not {*LOCK_FILES} & {path.name for path in (tmp_path / "run").iterdir()}
+
+
+def test_an_error_before_training_releases_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise OSError("no disk")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(epochs, "newest_checkpoint", broken)
+        with pytest.raises(OSError, match="no disk") as kept:  # with the frames that hold the lock
+            fit("DQN", tmp_path)
+    assert fit("DQN", tmp_path, n_epochs=1) and kept.value.__traceback__ is not None
 
 
 def test_what_does_not_resume_is_refused(tmp_path: Path) -> None:

@@ -128,6 +128,45 @@ def test_a_preset_that_crashes_is_recorded(missing: Any, place: Any, monkeypatch
     assert line["error"] == "SIGSEGV" and line["commit"] != missing.COMMIT
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+def test_seconds_of_the_processor_are_those_of_all_processes_and_parts(missing: Any, tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ntime.sleep(60)"
+    nested = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
+    path = tmp_path / "spent.json"
+    path.write_text(json.dumps({"seconds": 100.0, "cpu_seconds": 90.0}))
+    spent = missing.Spent(path)
+    assert spent.total() == {"seconds": 100.0, "cpu_seconds": 90.0}  # of earlier parts
+    child = subprocess.Popen([sys.executable, "-c", nested], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert (
+            child.stdout is not None and child.stdout.readline()
+        )  # the child's child has worked, and is not waited for
+        for _ in range(2):
+            spent.look(child.pid)  # a second look adds nothing
+        assert 90.3 <= spent.total()["cpu_seconds"] < 95.0
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def test_the_environment_ends_with_the_command(
+    missing: Any, place: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    python = place.tree / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho broken; test -e wait && exec sleep 60; exit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(missing.subprocess, "run", lambda *_, **__: None)  # makes no environment
+    with (tmp_path / "lock").open("w") as lock:
+        with pytest.raises(SystemExit, match=r"(?s)pip failed, see .*pip.txt.*broken"):
+            missing.install(place.tree, place.folder, lock.fileno(), lambda: False)
+        (place.tree / "wait").touch()
+        with pytest.raises(SystemExit, match="ended while the environment was made"):
+            missing.install(place.tree, place.folder, lock.fileno(), lambda: True)
+    pid = json.loads((place.folder / "owner.json").read_text())[1]
+    assert not missing.signal_group(pid, 0) and not (place.tree / ".venv" / "complete").exists()
+
+
 def test_a_change_is_merged_into_the_settings(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = script("score_tasks")
     monkeypatch.setattr(tasks, "CHANGES", {})
